@@ -1,0 +1,1 @@
+"""The target service: verifies proposals and signs for every token that leaves."""
