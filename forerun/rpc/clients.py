@@ -1,0 +1,111 @@
+"""Clients of the two services: a few channels a peer, one stream a sequence, unary calls for what is asked once."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from forerun.errors import ForerunError
+from forerun.rpc import convert
+from forerun.rpc.server import KEEPALIVE
+from forerun.rpc.status import error_of_rpc
+from forerun.rpc.stream import ClientStream
+from forerun.types import ServiceInfo
+from forerun.v1 import common_pb2, draft_pb2, target_pb2
+
+NUM_CHANNELS = 2  # one TCP connection serializes its streams; two are enough on a host of few cores
+UNARY_TIMEOUT_S = 5.0
+
+DraftStream = ClientStream[draft_pb2.DraftRequest, draft_pb2.DraftReply]
+TargetStream = ClientStream[target_pb2.TargetRequest, target_pb2.TargetReply]
+M = TypeVar("M", bound=Message)
+Metadata = tuple[tuple[str, str], ...]
+
+_OPTIONS = (
+    *KEEPALIVE,
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+class Peer:
+    """What both clients share: the channels to one address and its unary calls."""
+
+    def __init__(self, address: str, service: str, method: str, num_channels: int = NUM_CHANNELS) -> None:
+        self.address, self._service, self._method = address, service, method
+        self.name = f"{service} at {address}"
+        self._channels = [grpc.aio.insecure_channel(address, options=_OPTIONS) for _ in range(num_channels)]
+        self._turn = itertools.cycle(self._channels)
+
+    async def info(self, timeout_s: float = UNARY_TIMEOUT_S) -> ServiceInfo:
+        """What the service says of itself; raises ServiceUnavailable."""
+        return convert.info_from_pb(await self._unary("Info", common_pb2.InfoRequest(), common_pb2.Info, timeout_s))
+
+    async def vocabulary(self, timeout_s: float = UNARY_TIMEOUT_S) -> tuple[str, ...]:
+        """The token of every id."""
+        request = common_pb2.VocabularyRequest()
+        return tuple((await self._unary("Vocabulary", request, common_pb2.Vocabulary, timeout_s)).tokens)
+
+    async def close(self) -> None:
+        """Ends every call and closes the connections."""
+        for channel in self._channels:
+            await channel.close(None)
+
+    async def _unary(self, method: str, request: Message, reply: type[M], timeout_s: float) -> M:
+        call: Any = self._channels[0].unary_unary(
+            f"/{self._service}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=reply.FromString,
+        )
+        try:
+            answer: M = await call(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_of_rpc(error, self.name) from error
+        return answer
+
+    def _call(self, request: type[Message], reply: type[Message], metadata: Metadata) -> Any:
+        call: Any = next(self._turn).stream_stream(
+            f"/{self._service}/{self._method}",
+            request_serializer=request.SerializeToString,
+            response_deserializer=reply.FromString,
+        )
+        return call(metadata=metadata)
+
+
+class DraftClient(Peer):
+    """Opens Draft streams; `traceparent` and the like travel as call metadata."""
+
+    def __init__(self, address: str, num_channels: int = NUM_CHANNELS) -> None:
+        super().__init__(address, "forerun.v1.DraftService", "Draft", num_channels)
+
+    def open(
+        self,
+        first: draft_pb2.DraftOpen,
+        deliver: Callable[[draft_pb2.DraftReply | ForerunError], None],
+        metadata: Metadata = (),
+    ) -> DraftStream:
+        """A stream whose replies go to `deliver`; an unreachable service is delivered as an error, too."""
+        call = self._call(draft_pb2.DraftRequest, draft_pb2.DraftReply, metadata)
+        return ClientStream(call, self.name, draft_pb2.DraftRequest(open=first), deliver)
+
+
+class TargetClient(Peer):
+    """Opens Verify streams; see DraftClient."""
+
+    def __init__(self, address: str, num_channels: int = NUM_CHANNELS) -> None:
+        super().__init__(address, "forerun.v1.TargetService", "Verify", num_channels)
+
+    def open(
+        self,
+        first: target_pb2.TargetOpen,
+        deliver: Callable[[target_pb2.TargetReply | ForerunError], None],
+        metadata: Metadata = (),
+    ) -> TargetStream:
+        """A stream whose replies go to `deliver`; an unreachable service is delivered as an error, too."""
+        call = self._call(target_pb2.TargetRequest, target_pb2.TargetReply, metadata)
+        return ClientStream(call, self.name, target_pb2.TargetRequest(open=first), deliver)
