@@ -1,0 +1,102 @@
+"""Text to ids and back, with the model folder's own tokenizer and chat template; no torch, no transformers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from forerun.errors import ConfigError, InvalidRequest
+from gateway.api.chat_template import ChatTemplate
+from gateway.api.detokenizer import Detokenizer
+from gateway.api.token_bytes import TokenBytes
+
+_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+class Text:
+    """A tokenizer and, where the model has one, its chat template. Stateless: any task or thread may use it."""
+
+    def __init__(self, tokenizer: Tokenizer, chat_template: ChatTemplate | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._chat_template = chat_template
+        added = tokenizer.get_added_tokens_decoder()
+        self._special_ids = frozenset(id for id, token in added.items() if token.special)
+        self._bytes = TokenBytes(tokenizer)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "Text":
+        """Reads tokenizer.json, tokenizer_config.json and chat_template.jinja. Raises ConfigError without the first."""
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ConfigError(f"{folder} has no tokenizer.json, which the gateway needs")
+        config_path = folder / "tokenizer_config.json"
+        config = json.loads(config_path.read_text("utf-8")) if config_path.is_file() else {}
+        source = _template_source(folder, config)
+        template = ChatTemplate(source, special_tokens(config)) if source else None
+        return cls(Tokenizer.from_file(str(path)), template)
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Returns the ids of `text`, special tokens parsed; a BOS that the text brings is not doubled."""
+        try:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        except (UnicodeEncodeError, TypeError) as error:
+            raise InvalidRequest("the text is not valid Unicode (a lone surrogate?)") from error
+        if add_special_tokens and len(ids) > 1 and ids[0] == ids[1] and ids[0] in self._special_ids:
+            plain: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return plain if ids[1:] == plain else ids
+        return ids
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Returns the prompt text of a chat. Raises InvalidRequest where the model has no chat template."""
+        if self._chat_template is None:
+            raise InvalidRequest("this model has no chat template; use /v1/completions", "messages")
+        return self._chat_template.render(messages, add_generation_prompt, variables)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of `ids`, special tokens included."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns exactly the bytes that `token` stands for inside a text."""
+        return self._bytes[token]
+
+    def token_text(self, token: int) -> str:
+        """Returns the token alone as text; U+FFFD for bytes that are no whole character."""
+        return self._bytes[token].decode("utf-8", "replace")
+
+    def detokenizer(self) -> Detokenizer:
+        """Returns a fresh incremental detokeniser; special tokens give no text."""
+        return Detokenizer(self._tokenizer, self._special_ids)
+
+    @property
+    def longest_token(self) -> int:
+        """Bytes of the longest token: a text of n bytes has at least n / longest_token tokens."""
+        return self._bytes.longest
+
+
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the special tokens that tokenizer_config.json names, as plain strings."""
+    found = {}
+    for name in _SPECIAL_NAMES:
+        value = config.get(name)
+        content = value.get("content") if isinstance(value, dict) else value
+        if isinstance(content, str):
+            found[name] = content
+    return found
+
+
+def _template_source(folder: Path, config: Mapping[str, Any]) -> str | None:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return path.read_text("utf-8")
+    named = config.get("chat_template")
+    if isinstance(named, list):
+        named = {entry["name"]: entry["template"] for entry in named}.get("default")
+    return named if isinstance(named, str) else None
