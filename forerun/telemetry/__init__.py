@@ -1,0 +1,1 @@
+"""What can be seen from outside: traces, metrics and logs, each described in one place."""
