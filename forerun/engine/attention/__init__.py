@@ -1,0 +1,15 @@
+"""Attention backends over the paged cache; one line here and one file each."""
+
+from forerun import registry
+from forerun.engine.attention.base import AttentionBackend
+
+BACKENDS = {
+    "paged_cpu": "forerun.engine.attention.paged_cpu:PagedCpu",
+    "paged_rowwise": "forerun.engine.attention.paged_rowwise:PagedRowwise",
+}
+
+
+def create(name: str) -> AttentionBackend:
+    """Raises ConfigError that lists the known names for an unknown one."""
+    backend: AttentionBackend = registry.load(BACKENDS, name, "attention backend")()
+    return backend

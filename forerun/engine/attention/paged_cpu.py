@@ -1,0 +1,171 @@
+"""The reference backend: gathers each sequence's blocks and attends with torch's scaled_dot_product_attention.
+
+Sequences of like shape are padded together, so that a step costs a few calls a layer, not a few per sequence.
+The query heads that share a key head are folded into query rows (grouped-query attention without copies of keys).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
+
+MAX_WASTE = 1.5
+"""A group may hold at most this many padded keys per real key, or it is cut in two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sequences attended together, padded to Q query rows and L keys each.
+
+    rows: `[B * Q]` batch rows, padding repeats a real row; None where they are the whole batch in order.
+    real: `[R]` places in rows that are not padding; None where all are.
+    blocks: `[B * L / block_size]`. positions: `[B, Q]` of the queries, lens: `[B]` keys of each.
+    """
+
+    rows: torch.Tensor | None
+    real: torch.Tensor | None
+    blocks: torch.Tensor
+    positions: torch.Tensor
+    lens: torch.Tensor
+    batch: int
+    query_len: int
+    num_keys: int
+    causal_free: bool
+
+
+class PagedCpu:
+    """Exact for any ragged batch; what other backends are compared with."""
+
+    name = "paged_cpu"
+
+    def plan(self, segments: Sequence[Segment], block_size: int, device: torch.device) -> list[Group]:
+        whole = sum(segment.query_len for segment in segments)
+        return [make_group(part, block_size, whole, device) for part in _partition(segments)]
+
+    def attend(
+        self, query: torch.Tensor, cache: LayerCache, plan: list[Group], options: AttentionOptions
+    ) -> torch.Tensor:
+        if len(plan) == 1 and plan[0].rows is None:
+            return _attend_group(query, cache, plan[0], options)
+        output = torch.empty_like(query)
+        for group in plan:
+            rows = query if group.rows is None else query[group.rows]
+            attended = _attend_group(rows, cache, group, options)
+            if group.rows is None:
+                output.copy_(attended)
+            elif group.real is None:
+                output[group.rows] = attended
+            else:
+                output[group.rows[group.real]] = attended[group.real]
+        return output
+
+
+def _partition(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Cuts the batch into groups of one query length class and like context lengths."""
+    parts: list[list[Segment]] = []
+    for segment in sorted(segments, key=lambda s: (s.query_len, s.context_len)):
+        if parts and _fits(parts[-1], segment):
+            parts[-1].append(segment)
+        else:
+            parts.append([segment])
+    return parts
+
+
+def _fits(part: list[Segment], segment: Segment) -> bool:
+    queries = max(segment.query_len, part[-1].query_len)
+    keys = max(segment.context_len, max(member.context_len for member in part))
+    real_keys = sum(member.context_len for member in part) + segment.context_len
+    real_queries = sum(member.query_len for member in part) + segment.query_len
+    count = len(part) + 1
+    small = keys * count <= 512
+    return queries * count <= MAX_WASTE * real_queries and (small or keys * count <= MAX_WASTE * real_keys)
+
+
+def make_group(part: Sequence[Segment], block_size: int, num_rows: int, device: torch.device, step: int = 1) -> Group:
+    """Pads the segments of one group; its keys are padded to a multiple of `step` blocks. num_rows: of the whole batch."""
+    query_len = max(segment.query_len for segment in part)
+    num_blocks = max(-(-segment.context_len // (block_size * step)) * step for segment in part)
+    rows: list[int] = []
+    positions: list[list[int]] = []
+    blocks: list[int] = []
+    real: list[int] = []
+    for index, segment in enumerate(part):
+        pad = query_len - segment.query_len
+        rows += list(range(segment.start, segment.start + segment.query_len)) + [segment.start] * pad
+        real += range(index * query_len, index * query_len + segment.query_len)
+        first = segment.context_len - segment.query_len
+        positions.append(list(range(first, segment.context_len)) + [first] * pad)
+        table = list(segment.block_table[: -(-segment.context_len // block_size)])
+        blocks += table + [table[-1]] * (num_blocks - len(table))
+    lens = [segment.context_len for segment in part]
+    alone = len(part) == 1 and step == 1
+    return Group(
+        rows=None if rows == list(range(num_rows)) else torch.tensor(rows, device=device),
+        real=None if len(real) == len(rows) else torch.tensor(real, device=device),
+        blocks=torch.tensor(blocks, device=device),
+        positions=torch.tensor(positions, device=device),
+        lens=torch.tensor(lens, device=device),
+        batch=len(part),
+        query_len=query_len,
+        num_keys=lens[0] if alone else num_blocks * block_size,
+        causal_free=alone and query_len == 1,
+    )
+
+
+def _attend_group(rows: torch.Tensor, cache: LayerCache, group: Group, options: AttentionOptions) -> torch.Tensor:
+    """rows `[B * Q, H, D]` → the same shape."""
+    num_heads, head_dim = rows.shape[1:]
+    keys, values = (_gather(side, group) for side in (cache.keys, cache.values))
+    kv_heads = keys.shape[1]
+    fold = num_heads // kv_heads
+    query = rows.view(group.batch, group.query_len, kv_heads, fold, head_dim).permute(0, 2, 3, 1, 4)
+    query = query.reshape(group.batch, kv_heads, fold * group.query_len, head_dim)
+    mask = None if group.causal_free and options.sliding_window is None else _mask(group, options)
+    if mask is not None:
+        mask = mask.repeat(1, 1, fold, 1)
+    if options.softcap is None and options.sinks is None:
+        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=options.scale)
+    else:
+        attended = _attend_plainly(query, keys, values, mask, options, fold)
+    attended = attended.view(group.batch, kv_heads, fold, group.query_len, head_dim).permute(0, 3, 1, 2, 4)
+    return attended.reshape(group.batch * group.query_len, num_heads, head_dim)
+
+
+def _gather(side: torch.Tensor, group: Group) -> torch.Tensor:
+    """`[num_blocks, block_size, KV, D]` → `[B, KV, L, D]` of the group's blocks."""
+    taken = side.index_select(0, group.blocks).view(group.batch, -1, *side.shape[2:])
+    return taken[:, : group.num_keys].transpose(1, 2)
+
+
+def _mask(group: Group, options: AttentionOptions) -> torch.Tensor:
+    """`[B, 1, Q, L]` True where a query may look at a key."""
+    keys = torch.arange(group.num_keys, device=group.positions.device)
+    mask = keys <= group.positions[:, :, None]
+    if options.sliding_window is not None:
+        mask &= keys > group.positions[:, :, None] - options.sliding_window
+    return mask[:, None]
+
+
+def _attend_plainly(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    options: AttentionOptions,
+    fold: int,
+) -> torch.Tensor:
+    """Softmax attention with score capping and attention sinks, which the fused kernels lack."""
+    scores = (query @ keys.transpose(-1, -2)).float() * options.scale
+    if options.softcap is not None:
+        scores = options.softcap * torch.tanh(scores / options.softcap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    if options.sinks is not None:
+        batch, kv_heads, rows, _ = scores.shape
+        sinks = options.sinks.float().view(1, kv_heads, fold, 1).expand(batch, -1, -1, rows // fold)
+        scores = torch.cat([scores, sinks.reshape(batch, kv_heads, rows, 1)], dim=-1)
+    weights = scores.softmax(dim=-1)[..., : keys.shape[2]]
+    return weights.to(values.dtype) @ values

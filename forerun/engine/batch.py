@@ -1,0 +1,41 @@
+"""From plain ints to tensors: one step's rows, flattened over all its sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from forerun.engine.attention.base import Segment
+from forerun.engine.scheduler import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """input_ids, positions, slots: `[num_rows] int64`; logit_rows: `[num_logits] int64`, in the order of the slices."""
+
+    input_ids: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    logit_rows: torch.Tensor
+    segments: tuple[Segment, ...]
+
+
+def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> Batch:
+    """Lays the slices one after another; a slice that reaches its goal gives its last num_logits rows logits."""
+    ids: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    logit_rows: list[int] = []
+    segments: list[Segment] = []
+    for piece in slices:
+        sequence, start = piece.sequence, piece.sequence.num_computed
+        end = start + piece.num_tokens
+        segments.append(Segment(len(ids), piece.num_tokens, end, sequence.block_table))
+        ids += sequence.tokens[start:end]
+        positions += range(start, end)
+        table = sequence.block_table
+        slots += [table[p // block_size] * block_size + p % block_size for p in range(start, end)]
+        if end == sequence.goal:
+            logit_rows += range(len(ids) - sequence.num_logits, len(ids))
+    tensors = [torch.tensor(values, dtype=torch.long, device=device) for values in (ids, positions, slots, logit_rows)]
+    return Batch(*tensors, segments=tuple(segments))

@@ -1,0 +1,113 @@
+"""From a Hugging Face folder to a module that attends through the paged cache."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from forerun.engine.paged_attention import NAME
+from forerun.errors import ConfigError
+
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+_UNSUPPORTED_ROPE = ("dynamic", "longrope")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A causal language model in eval mode. head_ids: the token id of each logit, None where they are the same."""
+
+    module: PreTrainedModel
+    config: PretrainedConfig
+    dtype: torch.dtype
+    head_ids: np.ndarray | None
+
+
+def load(folder: Path, precision: str, device: torch.device, embedding_from: Path | None = None) -> LoadedModel:
+    """Loads safetensors only and never runs code from the folder.
+
+    A folder without an embedding takes it from `embedding_from`; a vocab.npy in it trims the head to those ids.
+    Raises ConfigError for an architecture or a checkpoint that cannot be served, saying what is wrong with it.
+    """
+    if precision not in DTYPES:
+        raise ConfigError(f"unknown precision {precision!r}; known: {', '.join(DTYPES)}")
+    dtype = DTYPES[precision]
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    check_supported(config)
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    module, report = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=NAME, use_safetensors=True, trust_remote_code=False,
+        local_files_only=True, output_loading_info=True,
+    )  # fmt: skip
+    _fill_embedding(module, set(report["missing_keys"]), folder, embedding_from)
+    head_ids = _trim_head(module, folder)
+    module.eval().requires_grad_(False).to(device)
+    return LoadedModel(module, config, dtype, head_ids)
+
+
+def check_supported(config: PretrainedConfig) -> None:
+    """Raises ConfigError, naming the layer or setting, for models whose cache cannot be truncated or shared."""
+    for index, kind in enumerate(getattr(config, "layer_types", None) or []):
+        if kind not in ("full_attention", "sliding_attention"):
+            raise ConfigError(f"layer {index} of {config.model_type} is {kind!r}; only attention layers can be served")
+    for rope in _rope_types(config):
+        if rope in _UNSUPPORTED_ROPE:
+            raise ConfigError(f"rope type {rope!r} depends on the batch's longest sequence and is not served")
+    if getattr(config, "is_encoder_decoder", False):
+        raise ConfigError(f"{config.model_type} is an encoder-decoder; only decoder-only models are served")
+
+
+def _rope_types(config: PretrainedConfig) -> list[str]:
+    parameters: dict[str, Any] = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    layered = [value for value in parameters.values() if isinstance(value, dict)]
+    return [str(entry.get("rope_type", entry.get("type", "default"))) for entry in layered or [parameters]]
+
+
+def _fill_embedding(module: PreTrainedModel, missing: set[str], folder: Path, source: Path | None) -> None:
+    """Takes a missing input embedding from another model's folder; anything else missing is refused."""
+    embedding = module.get_input_embeddings()
+    name = next(key for key, value in module.named_parameters() if value is embedding.weight)
+    tied = {"lm_head.weight"} if module.config.tie_word_embeddings else set()
+    if others := missing - {name} - tied:
+        raise ConfigError(f"{folder} lacks the weights {', '.join(sorted(others)[:3])}")
+    if name not in missing:
+        return
+    if source is None:
+        raise ConfigError(f"{folder} has no {name}; name the model that it shares it with (--target-model)")
+    weight = _read_tensor(source, name)
+    if weight.shape[1] != embedding.weight.shape[1]:
+        raise ConfigError(f"{name} of {source} is {weight.shape[1]} wide, {folder} needs {embedding.weight.shape[1]}")
+    embedding.weight = torch.nn.Parameter(weight.to(embedding.weight.dtype), requires_grad=False)
+    if module.config.tie_word_embeddings:
+        module.get_output_embeddings().weight = embedding.weight
+
+
+def _read_tensor(folder: Path, name: str) -> torch.Tensor:
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if name in file.keys():  # noqa: SIM118
+                return file.get_tensor(name)
+    raise ConfigError(f"no safetensors file in {folder} holds {name}")
+
+
+def _trim_head(module: PreTrainedModel, folder: Path) -> np.ndarray | None:
+    """Keeps only the head's rows that vocab.npy names (FR-Spec, arXiv 2502.14856)."""
+    path = folder / "vocab.npy"
+    if not path.exists():
+        return None
+    ids = np.load(path, allow_pickle=False).astype(np.int64)
+    full = module.get_output_embeddings()
+    if len(ids) == 0 or ids.min() < 0 or ids.max() >= full.weight.shape[0]:
+        raise ConfigError(f"{path} names ids outside the head's {full.weight.shape[0]} rows")
+    head = torch.nn.Linear(full.weight.shape[1], len(ids), bias=full.bias is not None, dtype=full.weight.dtype)
+    head.weight = torch.nn.Parameter(full.weight.detach()[torch.from_numpy(ids)].clone(), requires_grad=False)
+    if full.bias is not None:
+        head.bias = torch.nn.Parameter(full.bias.detach()[torch.from_numpy(ids)].clone(), requires_grad=False)
+    module.config.tie_word_embeddings = False
+    module.set_output_embeddings(head)
+    return ids

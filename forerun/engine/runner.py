@@ -1,0 +1,57 @@
+"""One step on the device: a batch in, the logits of its due rows out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from forerun.engine.attention.base import AttentionBackend, Segment
+from forerun.engine.batch import Batch, flatten
+from forerun.engine.kv_cache import KvCache
+from forerun.engine.model import LoadedModel
+from forerun.engine.paged_attention import PagedStep
+from forerun.engine.scheduler import Slice
+from forerun.errors import ConfigError
+
+TILE = 16
+"""Rows of every forward in tiled mode."""
+
+
+class Runner:
+    """Runs whole batches as one forward."""
+
+    def __init__(self, model: LoadedModel, cache: KvCache, backend: AttentionBackend, device: torch.device) -> None:
+        self._model = model
+        self._cache = cache
+        self._backend = backend
+        self._device = device
+
+    def run(self, slices: Sequence[Slice]) -> np.ndarray:
+        """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
+        return self._forward(flatten(slices, self._cache.block_size, self._device))
+
+    def probe(self) -> None:
+        """One forward of a lone token. Raises ConfigError naming a layer that does not attend through the cache."""
+        batch = Batch(*(torch.zeros(1, dtype=torch.long, device=self._device) for _ in range(4)), segments=())
+        padding = torch.tensor([self._cache.padding_slot], device=self._device)
+        block = self._cache.padding_slot // self._cache.block_size
+        seen: set[int] = set()
+        self._forward(replace(batch, slots=padding, segments=(Segment(0, 1, 1, [block]),)), seen)
+        if missing := set(range(len(self._cache.layers))) - seen:
+            raise ConfigError(f"layer {min(missing)} of {self._model.config.model_type} does not attend through the cache")
+
+    @torch.inference_mode()
+    def _forward(self, batch: Batch, layers_seen: set[int] | None = None) -> np.ndarray:
+        plan = self._backend.plan(batch.segments, self._cache.block_size, self._device)
+        seen = set() if layers_seen is None else layers_seen
+        output = self._model.module(
+            input_ids=batch.input_ids[None],
+            position_ids=batch.positions[None],
+            use_cache=False,
+            logits_to_keep=batch.logit_rows,
+            paged=PagedStep(self._cache, self._backend, plan, batch.slots, seen),
+        )
+        # The step's one device synchronisation: everything after it is numpy.
+        logits: np.ndarray = output.logits[0].float().cpu().numpy()
+        return logits

@@ -1,0 +1,112 @@
+"""What may be done to sequences: commit, truncate, reserve blocks, reuse prefixes, free."""
+
+import hashlib
+import itertools
+from array import array
+
+from forerun.engine.block_pool import BlockPool
+from forerun.engine.sequence import Sequence
+
+
+class SequenceTable:
+    """Moves sequences between states and keeps their blocks in step; runs on the device thread only."""
+
+    def __init__(self, pool: BlockPool, model_id: str) -> None:
+        self.pool = pool
+        self._model_id = model_id
+
+    def commit(self, sequence: Sequence, base_len: int, ids: list[int]) -> int | None:
+        """Makes the first base_len tokens + ids the committed transcript.
+
+        Keeps the longest matching prefix of what is there, drafted tokens included, and truncates the
+        rest only where it differs. Returns None, or the held length where fewer than base_len tokens are held.
+        """
+        held = len(sequence.tokens)
+        if held < base_len:
+            return held
+        committed = base_len + len(ids)
+        same = _num_equal(sequence.tokens, base_len, ids)
+        if same < len(ids):
+            self.truncate(sequence, base_len + same)
+            sequence.tokens.extend(ids[same:])
+        sequence.num_committed = max(committed, min(sequence.num_committed, len(sequence.tokens)))
+        return None
+
+    def truncate(self, sequence: Sequence, length: int) -> None:
+        """Cuts the tokens to `length` and whatever the cache holds beyond it."""
+        del sequence.tokens[length:]
+        sequence.num_committed = min(sequence.num_committed, length)
+        self.rewind(sequence, length)
+
+    def rewind(self, sequence: Sequence, num_computed: int) -> None:
+        """Has the tokens from num_computed on computed again.
+
+        A block that is shared or indexed is never written: where the cut lies inside one, the sequence
+        lets go of it and computes that block's tokens anew.
+        """
+        size = self.pool.block_size
+        keep = min(num_computed, sequence.num_computed)
+        if keep % size and not self.pool.is_writable(sequence.block_table[keep // size]):
+            keep -= keep % size
+        sequence.num_computed = keep
+        del sequence.block_hashes[keep // size :]
+        self._release_from(sequence, -(-keep // size))
+        sequence.rest()
+
+    def reuse_prefix(self, sequence: Sequence) -> None:
+        """Takes the computed blocks of an equal prefix for a sequence that holds none; at least one token stays due."""
+        if sequence.block_table or not sequence.reuse_prefix:
+            return
+        size = self.pool.block_size
+        for index in range((min(sequence.num_committed, len(sequence.tokens)) - 1) // size):
+            block_hash = self._hash(sequence, index)
+            block = self.pool.find(block_hash)
+            if block is None:
+                break
+            self.pool.share(block)
+            sequence.block_table.append(block)
+            sequence.block_hashes.append(block_hash)
+            sequence.num_computed += size
+
+    def num_missing_blocks(self, sequence: Sequence, length: int) -> int:
+        """Blocks to allocate before the first `length` tokens have a place."""
+        return max(0, -(-length // self.pool.block_size) - len(sequence.block_table))
+
+    def reserve(self, sequence: Sequence, length: int) -> None:
+        """Gives the first `length` tokens a place. Raises Overloaded when the pool is out of blocks."""
+        for _ in range(self.num_missing_blocks(sequence, length)):
+            sequence.block_table.append(self.pool.allocate())
+
+    def index_committed(self, sequence: Sequence) -> None:
+        """Offers the full, computed, committed blocks that are not offered yet."""
+        size = self.pool.block_size
+        full = min(sequence.num_computed, sequence.num_committed) // size
+        for index in range(len(sequence.block_hashes), full):
+            block_hash = self._hash(sequence, index)
+            sequence.block_hashes.append(block_hash)
+            self.pool.index(sequence.block_table[index], block_hash)
+
+    def evict(self, sequence: Sequence) -> None:
+        """Frees all blocks; the tokens stay and will be computed again when they are next needed."""
+        if sequence.num_due == 0:
+            sequence.request(goal=0, num_logits=0)
+        self._release_from(sequence, 0)
+        sequence.block_hashes.clear()
+        sequence.num_computed = 0
+
+    def _release_from(self, sequence: Sequence, index: int) -> None:
+        for block in reversed(sequence.block_table[index:]):
+            self.pool.release(block)
+        del sequence.block_table[index:]
+
+    def _hash(self, sequence: Sequence, index: int) -> bytes:
+        """SHA-256 chained over (model, salt, ids): equal hashes mean equal prefixes."""
+        size = self.pool.block_size
+        parent = sequence.block_hashes[index - 1] if index else f"{self._model_id}\0{sequence.salt}".encode()
+        ids = array("I", sequence.tokens[index * size : (index + 1) * size]).tobytes()
+        return hashlib.sha256(parent + ids).digest()
+
+
+def _num_equal(tokens: list[int], start: int, ids: list[int]) -> int:
+    pairs = zip(itertools.islice(tokens, start, start + len(ids)), ids, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
