@@ -65,14 +65,26 @@ def race(p: Law, raw: RawArray) -> int:
 
     As -log(1 - u) ≥ u, only entries whose u_v / p_v is below some runner's time can win: few logarithms are taken.
     """
-    u = np.maximum(raw, 1) * 2.0**-64
-    with np.errstate(divide="ignore"):
-        bound = u / p
+    bound = raw * 2.0**-64
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound /= p
     first = int(np.argmin(bound))
-    if p[first] == 0:
+    if not p[first] > 0:
+        return _race_without_zeros(p, raw)
+    runners = np.flatnonzero(bound <= _time(p, raw, first))
+    return int(runners[np.argmin(_time(p, raw, runners))])
+
+
+def _time(p: Law, raw: RawArray, tokens: Any) -> Any:
+    u = np.minimum(raw[tokens] * 2.0**-64, _LARGEST_UNIFORM)
+    return -np.log1p(-u) / p[tokens]
+
+
+def _race_without_zeros(p: Law, raw: RawArray) -> int:
+    """A raw 0 over a probability 0 is not a number, and would win."""
+    if not p.any():
         raise SequenceFault("no token has a positive probability")
-    runners = np.flatnonzero(bound <= _exponential(u[first]) / p[first])
-    return int(runners[np.argmin(_exponential(u[runners]) / p[runners])])
+    return race(p, np.maximum(raw, 1))
 
 
 def _fall(masses: Law, u: float) -> tuple[int, float]:
@@ -100,7 +112,3 @@ def _round_to_total(p: Law) -> IntArray:
     missing = TOTAL_WEIGHT - int(weights.sum())
     weights[np.argsort(weights - scaled, kind="stable")[:missing]] += 1
     return weights
-
-
-def _exponential(u: Any) -> Any:
-    return -np.log1p(-np.minimum(u, _LARGEST_UNIFORM))

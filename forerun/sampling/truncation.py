@@ -61,6 +61,6 @@ def _split(totals: npt.NDArray[np.float64] | npt.NDArray[np.int64], goal: float)
 
 
 def _keep_from(p: Law, threshold: float) -> Law:
-    kept = np.where(p >= threshold, p, 0.0)
+    kept = p * (p >= threshold)
     kept /= kept.sum()
     return kept
