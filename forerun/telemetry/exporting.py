@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import (
@@ -87,12 +87,20 @@ def start_exporting(service_name: str, environ: Mapping[str, str] = os.environ) 
     processor = BatchSpanProcessor(exporter)
     sampler = LinkSampler(sampler_from(environ))
     max_links = None if "OTEL_SPAN_LINK_COUNT_LIMIT" in environ else MAX_STEP_LINKS
-    resource = Resource.create({"service.name": service_name, "service.version": forerun.__version__})
     provider = TracerProvider(
-        sampler=sampler, resource=resource, shutdown_on_exit=False, span_limits=SpanLimits(max_links=max_links)
+        sampler=sampler,
+        resource=_resource(service_name),
+        shutdown_on_exit=False,
+        span_limits=SpanLimits(max_links=max_links),
     )
     provider.add_span_processor(processor)
     return Exporting(provider.get_tracer("forerun", forerun.__version__), sampler, processor, exporter)
+
+
+def _resource(service_name: str) -> Resource:
+    ours = Resource.create({"service.name": service_name, "service.version": forerun.__version__})
+    # Merged once more, so that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+    return ours.merge(OTELResourceDetector().detect())
 
 
 def sampler_from(environ: Mapping[str, str]) -> Sampler:

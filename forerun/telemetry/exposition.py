@@ -1,6 +1,11 @@
 """How metrics leave a process: rendered for an HTTP framework, or served by a thread of their own."""
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    generate_latest,
+    start_http_server,
+)
 
 
 def render(registry: CollectorRegistry) -> tuple[bytes, str]:

@@ -4,7 +4,14 @@ The gen_ai_server_* histograms are OpenTelemetry's GenAI metrics as Prometheus s
 Gauges read their value when scraped: `metrics.num_requests_running.set_function(lambda: len(running))`.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 
 import forerun
 from forerun.telemetry import buckets
