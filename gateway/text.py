@@ -1,18 +1,15 @@
 """Text to ids and back, with the model folder's own tokenizer and chat template; no torch, no transformers."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from forerun.errors import ConfigError, InvalidRequest
+from forerun.errors import InvalidRequest
+from forerun.models.tokenizer_files import ModelText
 from gateway.api.chat_template import ChatTemplate
 from gateway.api.detokenizer import Detokenizer
 from gateway.api.token_bytes import TokenBytes
-
-_SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
 class Text:
@@ -26,16 +23,10 @@ class Text:
         self._bytes = TokenBytes(tokenizer)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> "Text":
-        """Reads tokenizer.json, tokenizer_config.json and chat_template.jinja. Raises ConfigError without the first."""
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise ConfigError(f"{folder} has no tokenizer.json, which the gateway needs")
-        config_path = folder / "tokenizer_config.json"
-        config = json.loads(config_path.read_text("utf-8")) if config_path.is_file() else {}
-        source = _template_source(folder, config)
-        template = ChatTemplate(source, special_tokens(config)) if source else None
-        return cls(Tokenizer.from_file(str(path)), template)
+    def of(cls, model: ModelText) -> "Text":
+        """Returns the text side of a model folder that was read."""
+        source = model.chat_template
+        return cls(model.tokenizer, ChatTemplate(source, model.special_tokens) if source else None)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Returns the ids of `text`, special tokens parsed; a BOS that the text brings is not doubled."""
@@ -79,24 +70,3 @@ class Text:
     def longest_token(self) -> int:
         """Bytes of the longest token: a text of n bytes has at least n / longest_token tokens."""
         return self._bytes.longest
-
-
-def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the special tokens that tokenizer_config.json names, as plain strings."""
-    found = {}
-    for name in _SPECIAL_NAMES:
-        value = config.get(name)
-        content = value.get("content") if isinstance(value, dict) else value
-        if isinstance(content, str):
-            found[name] = content
-    return found
-
-
-def _template_source(folder: Path, config: Mapping[str, Any]) -> str | None:
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        return path.read_text("utf-8")
-    named = config.get("chat_template")
-    if isinstance(named, list):
-        named = {entry["name"]: entry["template"] for entry in named}.get("default")
-    return named if isinstance(named, str) else None

@@ -1,0 +1,97 @@
+"""What a request tells telemetry: that it began, each burst of tokens, and how it ended."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from opentelemetry import trace
+
+from forerun.telemetry import semconv
+from forerun.telemetry.logs import request_log
+from forerun.telemetry.metrics import GatewayMetrics
+from forerun.telemetry.summary import RequestSummary
+from forerun.telemetry.tracing import Attributes, Tracing
+from gateway.api.job import Job
+
+OPERATIONS = {"chat": semconv.OPERATION_CHAT, "completion": semconv.OPERATION_TEXT_COMPLETION}
+
+
+class Watch(Protocol):
+    """Follows one request."""
+
+    def current(self) -> contextlib.AbstractContextManager[None]:
+        """Makes the request's span the current one, so that tasks started inside inherit it."""
+        ...
+
+    def inter_token(self, seconds: float) -> None:
+        """Takes the mean seconds between tokens of one burst."""
+        ...
+
+    def end(self, summary: RequestSummary) -> None:
+        """Called once, last, however the request ended."""
+        ...
+
+
+class Observer(Protocol):
+    """Starts a watch for each request; job is None for one that was refused."""
+
+    def begin(self, operation: str, job: Job | None, traceparent: str | None) -> Watch:
+        """Called when a request was read."""
+        ...
+
+
+class TelemetryObserver:
+    """Spans, metrics and one log line a request."""
+
+    def __init__(self, tracing: Tracing, metrics: GatewayMetrics) -> None:
+        self._tracing = tracing
+        self._metrics = metrics
+
+    def begin(self, operation: str, job: Job | None, traceparent: str | None) -> Watch:
+        """See `Observer.begin`."""
+        if job is None:
+            return _TelemetryWatch(self._tracing, self._metrics, operation, "unknown", traceparent, {})
+        sampling = job.sampling
+        max_tokens = max(prompt.max_tokens for prompt in job.prompts)
+        attributes = semconv.sampling_attributes(sampling.params, max_tokens, sampling.user_seed, job.num_choices)
+        return _TelemetryWatch(self._tracing, self._metrics, operation, job.model, traceparent, attributes)
+
+
+class _TelemetryWatch:
+    def __init__(
+        self, tracing: Tracing, metrics: GatewayMetrics, operation: str, model: str, traceparent: str | None, attributes: Attributes
+    ) -> None:
+        self._tracing = tracing
+        self._metrics = metrics
+        self._span = tracing.start_request(operation, model, traceparent, attributes)
+        self.inter_token: Callable[[float], None] = metrics.observe_inter_token
+        metrics.num_requests_running.inc()
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        with trace.use_span(self._span, record_exception=False, set_status_on_exception=False):
+            yield
+
+    def end(self, summary: RequestSummary) -> None:
+        self._metrics.num_requests_running.dec()
+        self._metrics.observe_request(summary)
+        self._tracing.end_request(self._span, summary)
+        request_log(summary, self._span)
+
+
+class SilentObserver:
+    """Tells nobody."""
+
+    def begin(self, operation: str, job: Job | None, traceparent: str | None) -> Watch:
+        """See `Observer.begin`."""
+        return self
+
+    def current(self) -> contextlib.AbstractContextManager[None]:
+        """See `Watch.current`."""
+        return contextlib.nullcontext()
+
+    def inter_token(self, seconds: float) -> None:
+        """See `Watch.inter_token`."""
+
+    def end(self, summary: RequestSummary) -> None:
+        """See `Watch.end`."""

@@ -1,0 +1,121 @@
+"""A request's JSON body → a Job, or an error that names the parameter at fault."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from forerun.errors import InvalidRequest
+from gateway.api import neutral
+from gateway.api.fields import Fields
+from gateway.api.job import Job, Prompt
+from gateway.api.limits import Limits, ModelInfo
+from gateway.api.prompts import Prompts
+from gateway.api.sampling import read_sampling
+from gateway.text import Text
+
+_COMPLETION_MAX_TOKENS = 16  # OpenAI's default
+
+
+class Requests:
+    """Reads requests for one model. `tenant` is whatever tells clients apart (an API key); it salts the cache."""
+
+    def __init__(self, text: Text, model: ModelInfo, limits: Limits) -> None:
+        self._text = text
+        self._model = model
+        self._limits = limits
+        self._prompts = Prompts(text, model, limits)
+
+    def chat(self, body: Mapping[str, Any], tenant: str = "") -> Job:
+        """Reads a body of /v1/chat/completions."""
+        fields = Fields(body)
+        job, max_tokens = self._shared(fields, "chat", tenant)
+        neutral.refuse_changes(fields, neutral.CHAT, job.n)
+        logprobs = fields.boolean("logprobs")
+        top_logprobs = fields.integer("top_logprobs", 0, self._limits.top_logprobs)
+        if top_logprobs and not logprobs:
+            raise fields.invalid("top_logprobs", "needs logprobs: true")
+        if max_tokens == 0:
+            raise fields.invalid("max_tokens", "must be at least 1")
+        ids = self._prompts.chat_ids(fields)
+        fields.finish()
+        prompt = self._prompts.fit(ids, max_tokens, None, "messages")
+        num_logprobs = (top_logprobs or 0) if logprobs else None
+        return self._checked(replace(job, prompts=(prompt,), num_logprobs=num_logprobs))
+
+    def completion(self, body: Mapping[str, Any], tenant: str = "") -> Job:
+        """Reads a body of /v1/completions."""
+        fields = Fields(body)
+        job, max_tokens = self._shared(fields, "completion", tenant)
+        neutral.refuse_changes(fields, neutral.COMPLETION, job.n)
+        echo = fields.boolean("echo")
+        num_logprobs = fields.integer("logprobs", 0, self._limits.top_logprobs)
+        add_special_tokens = fields.boolean("add_special_tokens", True)
+        given = self._prompts.completion_ids(fields.raw("prompt"), add_special_tokens)
+        fields.finish()
+        prompts = tuple(self._fit(ids, text, max_tokens, echo) for ids, text in given)
+        return self._checked(replace(job, prompts=prompts, echo=echo, num_logprobs=num_logprobs))
+
+    def _fit(self, ids: Sequence[int], text: str | None, max_tokens: int | None, echo: bool) -> Prompt:
+        prompt = self._prompts.fit(ids, max_tokens, _COMPLETION_MAX_TOKENS, "prompt")
+        if not echo:
+            return prompt
+        return replace(prompt, text=self._text.decode(ids) if text is None else text)
+
+    def _shared(self, fields: Fields, endpoint: Any, tenant: str) -> tuple[Job, int | None]:
+        """Takes what both endpoints have; returns a Job without prompts, and max_tokens where given."""
+        model = self._model.check_name(fields.raw("model"))
+        n = fields.integer("n", 1, self._limits.choices) or 1
+        stream, include_usage = _streaming(fields)
+        max_tokens = _max_tokens(fields, self._model)
+        job = Job(
+            endpoint=endpoint,
+            model=model,
+            prompts=(),
+            sampling=read_sampling(fields, self._model, self._limits),
+            n=n,
+            stream=stream,
+            include_usage=include_usage,
+            cache_salt=_salt(tenant, fields.string("cache_salt", 256)),
+            return_token_ids=fields.boolean("return_token_ids"),
+        )
+        return job, max_tokens
+
+    def _checked(self, job: Job) -> Job:
+        if job.num_choices > self._limits.choices:
+            told = f"{len(job.prompts)} prompts times n = {job.n} are more than {self._limits.choices} choices"
+            raise InvalidRequest(f"{told}; send several requests", "n")
+        shortest = min(prompt.max_tokens for prompt in job.prompts)
+        if job.sampling.ending.min_tokens > shortest:
+            told = f"min_tokens is {job.sampling.ending.min_tokens}, more than max_tokens, {shortest}"
+            raise InvalidRequest(told, "min_tokens")
+        return job
+
+
+def _streaming(fields: Fields) -> tuple[bool, bool]:
+    stream = fields.boolean("stream")
+    options = fields.inner("stream_options")
+    if options is None:
+        return stream, False
+    if not stream:
+        raise fields.invalid("stream_options", "needs stream: true")
+    include_usage = options.boolean("include_usage")
+    options.raw("include_obfuscation")
+    options.finish()
+    return stream, include_usage
+
+
+def _max_tokens(fields: Fields, model: ModelInfo) -> int | None:
+    """Returns max_completion_tokens or its older name max_tokens; the bound is checked with the prompt's length."""
+    new = fields.integer("max_completion_tokens", 0, 1 << 31)
+    old = fields.integer("max_tokens", 0, 1 << 31)
+    if new is not None and old is not None and new != old:
+        raise fields.invalid("max_tokens", "and max_completion_tokens differ; give one of them")
+    return old if new is None else new
+
+
+def _salt(tenant: str, cache_salt: str) -> str:
+    """Returns the namespace of the prefix cache: nobody learns from cached_tokens what other keys asked."""
+    if not tenant and not cache_salt:
+        return ""
+    return hashlib.sha256(f"{tenant}\0{cache_salt}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,138 @@
+"""Runs the choices of a request side by side and hands out what they produce, as it comes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+
+from forerun.errors import ServiceUnavailable
+from gateway.api.choice import ChoiceSink
+from gateway.api.coordinating import Coordinator
+from gateway.api.job import Job, Piece
+from gateway.api.totals import Totals
+from gateway.generation import ChoiceRequest
+from gateway.text import Text
+
+
+class Run:
+    """One request in the making: `async with Run(...) as run: async for piece in run.pieces()`.
+
+    The first choice of each prompt runs ahead until its first token, so that the others find the prompt in the
+    prefix cache. Leaving the block cancels whatever still runs. A choice that fails fails the request.
+    """
+
+    def __init__(self, coordinator: Coordinator, text: Text, job: Job, on_tokens: Callable[[int, int], None]) -> None:
+        self.totals = Totals(job)
+        self._coordinator = coordinator
+        self._job = job
+        self._on_tokens = on_tokens
+        self._news = asyncio.Event()
+        self._changed: dict[int, ChoiceSink] = {}
+        self._flushed = [0] * job.num_choices
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._num_running = job.num_choices
+        self._failure: BaseException | None = None
+        self._sinks = [self._sink(i, text) for i in range(job.num_choices)]
+
+    async def __aenter__(self) -> "Run":
+        for first in range(0, self._job.num_choices, self._job.n):
+            self._start(first)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def prompt_sink(self, index: int) -> ChoiceSink:
+        """Returns the sink that got the prompt's logprobs for choice `index`."""
+        return self._sinks[index - index % self._job.n]
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Yields what each choice produced since its last piece; ends when all have finished.
+
+        Raises what the first failing choice raised.
+        """
+        while self._num_running or self._changed:
+            await self._news.wait()
+            self._news.clear()
+            if self._failure is not None:
+                raise self._failure
+            changed, self._changed = self._changed, {}
+            for sink in changed.values():
+                yield sink.take()
+
+    async def whole(self) -> list[Piece]:
+        """Returns one piece a choice, when all have finished."""
+        while self._num_running:
+            await self._news.wait()
+            self._news.clear()
+            if self._failure is not None:
+                raise self._failure
+        return [sink.take() for sink in self._sinks]
+
+    def _sink(self, index: int, text: Text) -> ChoiceSink:
+        prompt = self._job.prompts[index // self._job.n]
+        return ChoiceSink(index, text, self._job.sampling.ending, prompt.max_tokens, self._wake)
+
+    def _wake(self, sink: ChoiceSink) -> None:
+        """Called after each verdict of a choice."""
+        index = sink.index
+        num_new = sink.num_tokens - self._flushed[index]
+        if num_new:
+            self._flushed[index] = sink.num_tokens
+            self._on_tokens(index, num_new)
+            if index % self._job.n == 0 and self._job.n > 1:
+                self._start_siblings(index)
+        self._changed[index] = sink
+        self._news.set()
+
+    def _start(self, index: int) -> None:
+        if index not in self._tasks:
+            self._tasks[index] = asyncio.create_task(self._choice(index))
+
+    def _start_siblings(self, first: int) -> None:
+        for index in range(first + 1, first + self._job.n):
+            self._start(index)
+
+    async def _choice(self, index: int) -> None:
+        sink = self._sinks[index]
+        try:
+            await self._generate(index, sink)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._failure = self._failure or error
+        self._num_running -= 1
+        if index % self._job.n == 0:
+            self._start_siblings(index)
+        self._wake(sink)
+
+    async def _generate(self, index: int, sink: ChoiceSink) -> None:
+        request = self._request(index)
+        if request.max_tokens > 0 or request.num_prompt_logprobs is not None:
+            self.totals.add(index, await self._coordinator.run(request, sink))
+        self.totals.add_tokens(sink.num_tokens)
+        if request.max_tokens == 0:
+            sink.finish_reason = "length"
+        if sink.finish_reason is None:
+            raise ServiceUnavailable("generation ended before the text did; try again")
+        self.totals.finish_reasons[index] = sink.finish_reason
+
+    def _request(self, index: int) -> ChoiceRequest:
+        job, (prompt_index, choice) = self._job, divmod(index, self._job.n)
+        prompt = job.prompts[prompt_index]
+        return ChoiceRequest(
+            prompt=prompt.ids,
+            params=job.sampling.params,
+            seed=job.sampling.seed,
+            choice=choice,
+            max_tokens=prompt.max_tokens,
+            cache_salt=job.cache_salt,
+            num_logprobs=job.num_logprobs,
+            num_prompt_logprobs=job.num_prompt_logprobs if choice == 0 else None,
+            speculation=job.sampling.speculation,
+        )
