@@ -1,0 +1,50 @@
+"""Fixtures that every kind of test shares: tiny model folders, built once a session."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tmp_path_factory):
+    """Target and draft that share a vocabulary of 64, context 512."""
+    return _build(tmp_path_factory, "pair")
+
+
+@pytest.fixture(scope="session")
+def tiny_padded_pair(tmp_path_factory):
+    """As tiny_pair (same weights), but 8 padding rows in the target and 3 in the draft."""
+    return _build(tmp_path_factory, "padded", target_padding=8, draft_padding=3)
+
+
+@pytest.fixture(scope="session")
+def tiny_short_draft_pair(tmp_path_factory):
+    """As tiny_pair, but the draft's context is 64 tokens."""
+    return _build(tmp_path_factory, "short-draft", draft_max_model_len=64)
+
+
+@pytest.fixture(scope="session")
+def tiny_mismatched_pair(tmp_path_factory):
+    """A pair whose draft has two tokens swapped."""
+    from tests.support import tiny
+
+    return tiny.build_mismatched_pair(tmp_path_factory.mktemp("mismatched"))
+
+
+@pytest.fixture(scope="session")
+def bundled_model() -> Path:
+    """The real model's folder; converted by the first test that asks."""
+    from forerun.models.bundled import prepare_bundled
+
+    return prepare_bundled()
+
+
+def _build(tmp_path_factory, name, **variant):
+    from tests.support import tiny
+
+    return tiny.build_pair(tmp_path_factory.mktemp(name), **variant)
