@@ -43,7 +43,7 @@ def mend_tokenizer(tokenizer: Any, config: Any) -> None:
         ("unk_token", 0),
     ):
         setattr(tokenizer, token, tokenizer.convert_ids_to_tokens(token_id))
-    tokenizer.name_or_path = name
+    tokenizer.name_or_path = ""
     for loading_detail in ("local_files_only", "is_local"):
         tokenizer.init_kwargs.pop(loading_detail, None)
     tokenizer.model_max_length = config.max_position_embeddings
