@@ -67,7 +67,7 @@ class Exporting:
     exporter: SpanExporter
 
     def shutdown(self, timeout_s: float) -> None:
-        """Exports what is left. An export that lasts longer than timeout_s is cut, so that a dead collector holds nobody."""
+        """Exports what is left. It is cut after timeout_s, so that a dead collector holds nobody."""
         cut = threading.Timer(timeout_s, self.exporter.shutdown)
         cut.daemon = True
         cut.start()

@@ -1,4 +1,4 @@
-"""Seconds as a client feels them: under vLLM's names, and under OpenTelemetry's GenAI names as Prometheus spells them."""
+"""Seconds as a client feels them, under vLLM's names and under OpenTelemetry's GenAI names in Prometheus' spelling."""
 
 from prometheus_client import CollectorRegistry, Histogram
 

@@ -44,7 +44,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry = _extra(record) | entry
+        entry |= {name: value for name, value in _extra(record).items() if name not in entry}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)

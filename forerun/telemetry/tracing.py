@@ -47,7 +47,7 @@ class Tracing:
     def start_request(
         self, operation: str, model: str, traceparent: str | None = None, attributes: Attributes | None = None
     ) -> Span:
-        """A server span; continues the client's trace, but whether it is recorded is decided here (OTEL_TRACES_SAMPLER).
+        """A server span that continues the client's trace; whether it is recorded is decided here, not by the client.
 
         With tracing off it still carries the client's trace id, for the logs.
         """
@@ -93,10 +93,14 @@ class Tracing:
         """Ends a round with its K, what the target accepted, and how long the gateway waited for either peer."""
         if not span.is_recording():
             return
-        span.set_attribute(semconv.NUM_DRAFT_TOKENS, num_draft_tokens)
-        span.set_attribute(semconv.NUM_ACCEPTED_TOKENS, num_accepted_tokens)
-        span.set_attribute(semconv.DRAFT_WAIT_S, draft_wait_s)
-        span.set_attribute(semconv.TARGET_WAIT_S, target_wait_s)
+        span.set_attributes(
+            {
+                semconv.NUM_DRAFT_TOKENS: num_draft_tokens,
+                semconv.NUM_ACCEPTED_TOKENS: num_accepted_tokens,
+                semconv.DRAFT_WAIT_S: draft_wait_s,
+                semconv.TARGET_WAIT_S: target_wait_s,
+            }
+        )
         span.end()
 
     def start_served(

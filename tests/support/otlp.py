@@ -60,7 +60,7 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
         self._server.start()
         self.endpoint = f"http://127.0.0.1:{port}"
 
-    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
+    def Export(self, request: Any, context: Any) -> Any:
         """The one method of OTLP's TraceService."""
         with self._changed:
             self._spans.extend(_spans_of(request))
