@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
@@ -13,7 +12,6 @@ from forerun.models.bundled import Report
 
 def convert(source: Path, folder: Path, name: str, say: Report) -> None:
     """Writes config, safetensors in bfloat16, tokenizer and chat template of `source` into `folder`."""
-    transformers.utils.logging.disable_progress_bar()
     say("  reading and dequantising the weights (about 15 s)")
     place = {"gguf_file": source.name, "local_files_only": True}
     model: Any = AutoModelForCausalLM.from_pretrained(
