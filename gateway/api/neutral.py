@@ -62,7 +62,7 @@ CHAT = {
 
 
 def refuse_changes(fields: Fields, known: dict[str, Callable[[Any], bool]], n: int = 1) -> None:
-    """Takes hints and neutral values; raises Unsupported, naming the parameter, for one that would change the output."""
+    """Takes hints and neutral values. Raises Unsupported, naming the parameter, for what would change the output."""
     for name in HINTS:
         fields.raw(name)
     for name, is_neutral in known.items():

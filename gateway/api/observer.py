@@ -1,10 +1,11 @@
 """What a request tells telemetry: that it began, each burst of tokens, and how it ended."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from opentelemetry import trace
+from opentelemetry.trace import Span
 
 from forerun.telemetry import semconv
 from forerun.telemetry.logs import request_log
@@ -49,22 +50,24 @@ class TelemetryObserver:
 
     def begin(self, operation: str, job: Job | None, traceparent: str | None) -> Watch:
         """See `Observer.begin`."""
-        if job is None:
-            return _TelemetryWatch(self._tracing, self._metrics, operation, "unknown", traceparent, {})
-        sampling = job.sampling
-        max_tokens = max(prompt.max_tokens for prompt in job.prompts)
-        attributes = semconv.sampling_attributes(sampling.params, max_tokens, sampling.user_seed, job.num_choices)
-        return _TelemetryWatch(self._tracing, self._metrics, operation, job.model, traceparent, attributes)
+        model = "unknown" if job is None else job.model
+        attributes = {} if job is None else _attributes(job)
+        span = self._tracing.start_request(operation, model, traceparent, attributes)
+        return _TelemetryWatch(self._tracing, self._metrics, span)
+
+
+def _attributes(job: Job) -> Attributes:
+    sampling = job.sampling
+    max_tokens = max(prompt.max_tokens for prompt in job.prompts)
+    return semconv.sampling_attributes(sampling.params, max_tokens, sampling.user_seed, job.num_choices)
 
 
 class _TelemetryWatch:
-    def __init__(
-        self, tracing: Tracing, metrics: GatewayMetrics, operation: str, model: str, traceparent: str | None, attributes: Attributes
-    ) -> None:
+    def __init__(self, tracing: Tracing, metrics: GatewayMetrics, span: Span) -> None:
         self._tracing = tracing
         self._metrics = metrics
-        self._span = tracing.start_request(operation, model, traceparent, attributes)
-        self.inter_token: Callable[[float], None] = metrics.observe_inter_token
+        self._span = span
+        self.inter_token = metrics.observe_inter_token
         metrics.num_requests_running.inc()
 
     @contextlib.contextmanager

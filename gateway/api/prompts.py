@@ -24,15 +24,21 @@ class Prompts:
         self._model = model
         self._limits = limits
 
-    def chat_ids(self, fields: Fields) -> list[int]:
-        """Takes messages and the template's options; returns the rendered chat's ids."""
-        messages = read_messages(fields.raw("messages"), self._limits)
+    def chat_ids(self, fields: Fields, given: Any) -> list[int]:
+        """Takes the template's options from `fields`; returns the ids of the rendered `given` messages."""
+        messages = read_messages(given, self._limits)
         add_generation_prompt = fields.boolean("add_generation_prompt", True)
         variables = fields.raw("chat_template_kwargs") or {}
         if not isinstance(variables, dict) or any(name in variables for name in _RESERVED):
             raise fields.invalid("chat_template_kwargs", f"must be an object without {', '.join(_RESERVED)}")
         rendered = self._text.render_chat(messages, add_generation_prompt, variables)
         return self._encode(rendered, "messages", add_special_tokens=False)
+
+    def text_ids(self, value: Any, add_special_tokens: bool) -> list[int]:
+        """Returns the ids of one text."""
+        if not isinstance(value, str):
+            raise InvalidRequest("prompt must be a string", "prompt")
+        return self._encode(value, "prompt", add_special_tokens)
 
     def completion_ids(self, value: Any, add_special_tokens: bool = True) -> list[tuple[list[int], str | None]]:
         """Returns (ids, text or None where ids were given) of every prompt in OpenAI's four forms."""

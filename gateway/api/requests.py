@@ -37,7 +37,7 @@ class Requests:
             raise fields.invalid("top_logprobs", "needs logprobs: true")
         if max_tokens == 0:
             raise fields.invalid("max_tokens", "must be at least 1")
-        ids = self._prompts.chat_ids(fields)
+        ids = self._prompts.chat_ids(fields, fields.raw("messages"))
         fields.finish()
         prompt = self._prompts.fit(ids, max_tokens, None, "messages")
         num_logprobs = (top_logprobs or 0) if logprobs else None

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
 from forerun.errors import ServiceUnavailable
+from forerun.types import TokenLogprobs
 from gateway.api.choice import ChoiceSink
 from gateway.api.coordinating import Coordinator
 from gateway.api.job import Job, Piece
@@ -32,6 +33,8 @@ class Run:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._num_running = job.num_choices
         self._failure: BaseException | None = None
+        self._ended: set[int] = set()  # choices whose last piece was handed out
+        self._leaving = False
         self._sinks = [self._sink(i, text) for i in range(job.num_choices)]
 
     async def __aenter__(self) -> "Run":
@@ -42,14 +45,15 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._leaving = True
         for task in self._tasks.values():
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def prompt_sink(self, index: int) -> ChoiceSink:
-        """Returns the sink that got the prompt's logprobs for choice `index`."""
-        return self._sinks[index - index % self._job.n]
+    def prompt_logprobs(self, index: int) -> tuple[TokenLogprobs, ...]:
+        """Returns the laws of the prompt of choice `index`, which only the first choice of a prompt asked for."""
+        return self._sinks[index - index % self._job.n].prompt_logprobs
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """Yields what each choice produced since its last piece; ends when all have finished.
@@ -57,22 +61,27 @@ class Run:
         Raises what the first failing choice raised.
         """
         while self._num_running or self._changed:
-            await self._news.wait()
-            self._news.clear()
-            if self._failure is not None:
-                raise self._failure
+            await self._wait()
             changed, self._changed = self._changed, {}
-            for sink in changed.values():
-                yield sink.take()
+            for index, sink in changed.items():
+                if index in self._ended:
+                    continue
+                piece = sink.take()
+                if piece.finish_reason is not None:
+                    self._ended.add(index)
+                yield piece
 
     async def whole(self) -> list[Piece]:
         """Returns one piece a choice, when all have finished."""
         while self._num_running:
-            await self._news.wait()
-            self._news.clear()
-            if self._failure is not None:
-                raise self._failure
+            await self._wait()
         return [sink.take() for sink in self._sinks]
+
+    async def _wait(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+        if self._failure is not None:
+            raise self._failure
 
     def _sink(self, index: int, text: Text) -> ChoiceSink:
         prompt = self._job.prompts[index // self._job.n]
@@ -84,6 +93,7 @@ class Run:
         num_new = sink.num_tokens - self._flushed[index]
         if num_new:
             self._flushed[index] = sink.num_tokens
+            self.totals.num_generated_tokens += num_new
             self._on_tokens(index, num_new)
             if index % self._job.n == 0 and self._job.n > 1:
                 self._start_siblings(index)
@@ -103,8 +113,10 @@ class Run:
         try:
             await self._generate(index, sink)
         except asyncio.CancelledError:
-            raise
-        except BaseException as error:
+            if self._leaving:
+                raise
+            self._failure = ServiceUnavailable("generation was cut off; try again")
+        except Exception as error:
             self._failure = self._failure or error
         self._num_running -= 1
         if index % self._job.n == 0:
@@ -115,7 +127,6 @@ class Run:
         request = self._request(index)
         if request.max_tokens > 0 or request.num_prompt_logprobs is not None:
             self.totals.add(index, await self._coordinator.run(request, sink))
-        self.totals.add_tokens(sink.num_tokens)
         if request.max_tokens == 0:
             sink.finish_reason = "length"
         if sink.finish_reason is None:

@@ -24,10 +24,6 @@ class Totals:
         self.stats.num_draft_tokens += stats.num_draft_tokens
         self.stats.num_accepted_tokens += stats.num_accepted_tokens
 
-    def add_tokens(self, num_tokens: int) -> None:
-        """Takes the number of committed tokens of a finished choice."""
-        self.num_generated_tokens += num_tokens
-
     def usage(self) -> dict[str, Any]:
         """Returns OpenAI's usage object."""
         return {
