@@ -1,0 +1,21 @@
+"""The flags of `forerun up`."""
+
+from dataclasses import dataclass
+
+from forerun.config import option
+from forerun.models.bundled import DRAFT_NAME, NAME
+
+
+@dataclass(frozen=True)
+class UpConfig:
+    """Serve a model on this machine: draft, target and gateway."""
+
+    model: str = option(NAME, "model to serve: its name, a model folder or a hub id")
+    draft_model: str = option("", f"model that drafts; without one {DRAFT_NAME} for {NAME}, prompt lookup for others")
+    host: str = option("127.0.0.1", "address to listen on")
+    http_port: int = option(8000, "port of the REST API")
+    grpc_port: int = option(50050, "port of the gateway's gRPC API")
+    draft_port: int = option(50051, "port of the draft")
+    target_port: int = option(50052, "port of the target")
+    dtype: str = option("", "precision of the target; empty for its default")
+    start_timeout_s: float = option(300.0, "how long the services may take to produce a first token")

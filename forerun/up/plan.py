@@ -1,0 +1,85 @@
+"""From the flags of `forerun up` to the three services to run, and the checks that come before them."""
+
+import socket
+from dataclasses import dataclass
+
+from forerun.errors import ConfigError
+from forerun.models.bundled import DRAFT_NAME, NAME
+from forerun.models.resolve import BUNDLED, public_name
+from forerun.up.child import Service
+from forerun.up.config import UpConfig
+
+# Threads that wait for work must not burn the other service's core.
+_ENVIRON = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The services, models first, and the names that people read."""
+
+    draft: Service
+    target: Service
+    gateway: Service
+    model: str
+    draft_model: str
+
+
+def make_plan(config: UpConfig) -> Plan:
+    """The commands for one draft, one target and one gateway that know each other's addresses."""
+    draft_model = config.draft_model or (DRAFT_NAME if config.model in (BUNDLED, NAME) else "")
+    return Plan(
+        draft=_service("draft", config.draft_port, _draft_flags(config, draft_model)),
+        target=_service("target", config.target_port, _target_flags(config)),
+        gateway=_service("gateway", config.http_port, _gateway_flags(config)),
+        model=public_name(config.model),
+        draft_model=public_name(draft_model) if draft_model else "prompt lookup (ngram)",
+    )
+
+
+def check_ports(config: UpConfig) -> None:
+    """Raises ConfigError, naming the flag, for a port that is given twice or that another program holds."""
+    flags = {"--http-port": config.http_port, "--grpc-port": config.grpc_port}
+    flags |= {"--draft-port": config.draft_port, "--target-port": config.target_port}
+    for flag, port in flags.items():
+        twins = [other for other in flags if flags[other] == port and other != flag]
+        if twins:
+            raise ConfigError(f"{flag} and {twins[0]} are both {port}; give them different ports")
+        if _is_taken(config.host, port):
+            raise ConfigError(f"port {port} on {config.host} is in use; choose another with {flag}")
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
+
+
+def _service(name: str, port: int, flags: dict[str, str | int]) -> Service:
+    arguments = [text for flag, value in flags.items() for text in (flag, str(value))]
+    module = name if name == "gateway" else f"{name}_service"
+    return Service(name, [module, *arguments], port, _ENVIRON)
+
+
+def _draft_flags(config: UpConfig, draft_model: str) -> dict[str, str | int]:
+    flags: dict[str, str | int] = {"--target-model": config.model, "--host": config.host, "--port": config.draft_port}
+    return flags | ({"--method": "model", "--model": draft_model} if draft_model else {"--method": "ngram"})
+
+
+def _target_flags(config: UpConfig) -> dict[str, str | int]:
+    dtype: dict[str, str | int] = {"--dtype": config.dtype} if config.dtype else {}
+    return {"--model": config.model, "--host": config.host, "--port": config.target_port, **dtype}
+
+
+def _gateway_flags(config: UpConfig) -> dict[str, str | int]:
+    return {
+        "--model": config.model,
+        "--host": config.host,
+        "--http-port": config.http_port,
+        "--grpc-port": config.grpc_port,
+        "--draft-addresses": f"{config.host}:{config.draft_port}",
+        "--target-addresses": f"{config.host}:{config.target_port}",
+    }
