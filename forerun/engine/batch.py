@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -37,5 +38,5 @@ def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> B
         slots += [table[p // block_size] * block_size + p % block_size for p in range(start, end)]
         if end == sequence.goal:
             logit_rows += range(len(ids) - sequence.num_logits, len(ids))
-    tensors = [torch.tensor(values, dtype=torch.long, device=device) for values in (ids, positions, slots, logit_rows)]
-    return Batch(*tensors, segments=tuple(segments))
+    as_tensor = partial(torch.tensor, dtype=torch.long, device=device)
+    return Batch(as_tensor(ids), as_tensor(positions), as_tensor(slots), as_tensor(logit_rows), tuple(segments))

@@ -64,13 +64,13 @@ class BlockPool:
         return self._ref_counts[block]
 
     def check_integrity(self) -> None:
-        """Raises AssertionError where a block is both free and used, lost, or indexed twice."""
+        """Raises RuntimeError where a block is both free and used, lost, released too often, or indexed twice."""
         free = set(self._free)
         used = {block for block, count in enumerate(self._ref_counts) if count > 0}
-        assert not free & used, f"free and used at once: {free & used}"
-        assert len(free | used) == self.num_blocks, "a block is lost"
-        assert all(count >= 0 for count in self._ref_counts), "a block was released too often"
-        assert {b: h for h, b in self._block_of.items()} == self._hash_of, "the index is not one to one"
+        if free & used or len(free | used) != self.num_blocks or min(self._ref_counts) < 0:
+            raise RuntimeError(f"blocks free and used at once: {free & used}; of {self.num_blocks}: {free | used}")
+        if {block: block_hash for block_hash, block in self._block_of.items()} != self._hash_of:
+            raise RuntimeError("the prefix index is not one to one")
 
     def _forget(self, block: int) -> None:
         block_hash = self._hash_of.pop(block, None)

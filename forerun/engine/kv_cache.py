@@ -39,8 +39,7 @@ class KvCache:
         self.padding_slot = num_blocks * block_size
         size = (num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
         self.layers = [
-            LayerCache(*(_zeros(size, shape.dtype, device) for _ in range(2)))
-            for _ in range(shape.num_layers)
+            LayerCache(*(_zeros(size, shape.dtype, device) for _ in range(2))) for _ in range(shape.num_layers)
         ]
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:

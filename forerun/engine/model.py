@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
-from transformers.utils import logging as transformers_logging
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from forerun.engine.paged_attention import NAME
 from forerun.errors import ConfigError
@@ -21,7 +20,7 @@ _UNSUPPORTED_ROPE = ("dynamic", "longrope")
 class LoadedModel:
     """A causal language model in eval mode. head_ids: the token id of each logit, None where they are the same."""
 
-    module: PreTrainedModel
+    module: Any
     config: PretrainedConfig
     dtype: torch.dtype
     head_ids: np.ndarray | None
@@ -38,12 +37,16 @@ def load(folder: Path, precision: str, device: torch.device, embedding_from: Pat
     dtype = DTYPES[precision]
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     check_supported(config)
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    module, report = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation=NAME, use_safetensors=True, trust_remote_code=False,
-        local_files_only=True, output_loading_info=True,
-    )  # fmt: skip
+    auto: Any = AutoModelForCausalLM
+    module, report = auto.from_pretrained(
+        folder,
+        dtype=dtype,
+        attn_implementation=NAME,
+        use_safetensors=True,
+        trust_remote_code=False,
+        local_files_only=True,
+        output_loading_info=True,
+    )
     _fill_embedding(module, set(report["missing_keys"]), folder, embedding_from)
     head_ids = _trim_head(module, folder)
     module.eval().requires_grad_(False).to(device)
@@ -68,7 +71,7 @@ def _rope_types(config: PretrainedConfig) -> list[str]:
     return [str(entry.get("rope_type", entry.get("type", "default"))) for entry in layered or [parameters]]
 
 
-def _fill_embedding(module: PreTrainedModel, missing: set[str], folder: Path, source: Path | None) -> None:
+def _fill_embedding(module: Any, missing: set[str], folder: Path, source: Path | None) -> None:
     """Takes a missing input embedding from another model's folder; anything else missing is refused."""
     embedding = module.get_input_embeddings()
     name = next(key for key, value in module.named_parameters() if value is embedding.weight)
@@ -91,16 +94,17 @@ def _read_tensor(folder: Path, name: str) -> torch.Tensor:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             if name in file.keys():  # noqa: SIM118
-                return file.get_tensor(name)
+                tensor: torch.Tensor = file.get_tensor(name)
+                return tensor
     raise ConfigError(f"no safetensors file in {folder} holds {name}")
 
 
-def _trim_head(module: PreTrainedModel, folder: Path) -> np.ndarray | None:
+def _trim_head(module: Any, folder: Path) -> np.ndarray | None:
     """Keeps only the head's rows that vocab.npy names (FR-Spec, arXiv 2502.14856)."""
     path = folder / "vocab.npy"
     if not path.exists():
         return None
-    ids = np.load(path, allow_pickle=False).astype(np.int64)
+    ids: np.ndarray = np.load(path, allow_pickle=False).astype(np.int64)
     full = module.get_output_embeddings()
     if len(ids) == 0 or ids.min() < 0 or ids.max() >= full.weight.shape[0]:
         raise ConfigError(f"{path} names ids outside the head's {full.weight.shape[0]} rows")

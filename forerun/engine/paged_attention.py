@@ -15,7 +15,7 @@ NAME = "forerun"
 
 @dataclass(slots=True)
 class PagedStep:
-    """One step's context, passed to the model as the keyword `paged`. layers_seen: layers that attended through here."""
+    """One step's context, passed to the model as the keyword `paged`. layers_seen: those that attended through here."""
 
     cache: KvCache
     backend: AttentionBackend

@@ -1,7 +1,6 @@
 """One step on the device: a batch in, the logits of its due rows out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,9 +12,6 @@ from forerun.engine.model import LoadedModel
 from forerun.engine.paged_attention import PagedStep
 from forerun.engine.scheduler import Slice
 from forerun.errors import ConfigError
-
-TILE = 16
-"""Rows of every forward in tiled mode."""
 
 
 class Runner:
@@ -33,13 +29,13 @@ class Runner:
 
     def probe(self) -> None:
         """One forward of a lone token. Raises ConfigError naming a layer that does not attend through the cache."""
-        batch = Batch(*(torch.zeros(1, dtype=torch.long, device=self._device) for _ in range(4)), segments=())
-        padding = torch.tensor([self._cache.padding_slot], device=self._device)
+        zero = torch.zeros(1, dtype=torch.long, device=self._device)
         block = self._cache.padding_slot // self._cache.block_size
         seen: set[int] = set()
-        self._forward(replace(batch, slots=padding, segments=(Segment(0, 1, 1, [block]),)), seen)
+        self._forward(Batch(zero, zero, zero + self._cache.padding_slot, zero, (Segment(0, 1, 1, [block]),)), seen)
         if missing := set(range(len(self._cache.layers))) - seen:
-            raise ConfigError(f"layer {min(missing)} of {self._model.config.model_type} does not attend through the cache")
+            kind = self._model.config.model_type
+            raise ConfigError(f"layer {min(missing)} of {kind} does not attend through the paged cache")
 
     @torch.inference_mode()
     def _forward(self, batch: Batch, layers_seen: set[int] | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Which sequences get which part of the next step: decoding first, prefill in chunks, preemption when blocks run out."""
+"""Which sequences get which part of the next step: decoding first, prefill in chunks, preemption out of blocks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

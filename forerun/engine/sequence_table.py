@@ -53,8 +53,14 @@ class SequenceTable:
         self._release_from(sequence, -(-keep // size))
         sequence.rest()
 
+    def demand(self, sequence: Sequence, num_logits: int) -> None:
+        """Asks for all tokens to be computed and the logits of the last num_logits, anew where need be."""
+        if num_logits:
+            self.rewind(sequence, len(sequence.tokens) - num_logits)
+        sequence.request(len(sequence.tokens), num_logits)
+
     def reuse_prefix(self, sequence: Sequence) -> None:
-        """Takes the computed blocks of an equal prefix for a sequence that holds none; at least one token stays due."""
+        """Takes the computed blocks of an equal prefix for a sequence that holds none; one token at least stays due."""
         if sequence.block_table or not sequence.reuse_prefix:
             return
         size = self.pool.block_size

@@ -85,7 +85,7 @@ def _fits(part: list[Segment], segment: Segment) -> bool:
 
 
 def make_group(part: Sequence[Segment], block_size: int, num_rows: int, device: torch.device, step: int = 1) -> Group:
-    """Pads the segments of one group; its keys are padded to a multiple of `step` blocks. num_rows: of the whole batch."""
+    """Pads the segments of one group, its keys to a multiple of `step` blocks. num_rows: of the whole batch."""
     query_len = max(segment.query_len for segment in part)
     num_blocks = max(-(-segment.context_len // (block_size * step)) * step for segment in part)
     rows: list[int] = []

@@ -28,6 +28,4 @@ class PagedRowwise(PagedCpu):
 def _rows(segment: Segment) -> list[Segment]:
     """One segment per query row of `segment`."""
     first = segment.context_len - segment.query_len
-    return [
-        Segment(segment.start + row, 1, first + row + 1, segment.block_table) for row in range(segment.query_len)
-    ]
+    return [Segment(segment.start + row, 1, first + row + 1, segment.block_table) for row in range(segment.query_len)]

@@ -1,0 +1,69 @@
+"""One sequence's draws: from a row of the draft's logits to a token and the law that it was drawn from."""
+
+from typing import Protocol
+
+import numpy as np
+
+from forerun.sampling.draw import draw_sparse, race, truncate
+from forerun.sampling.noise import DraftNoise, MatchNoise
+from forerun.sampling.processors import Processors
+from forerun.types import SamplingParams, SparseLaw, Verification
+
+
+class Drawer(Protocol):
+    """Bound to one sequence's parameters and noise key."""
+
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
+        """The token after `context`, from logits `[columns] float32`; its law where the rule needs one."""
+        ...
+
+
+def drawer(
+    params: SamplingParams, num_prompt_tokens: int, noise_key: bytes, columns: np.ndarray, num_support: int
+) -> Drawer:
+    """The drawer for `params`. columns `[columns] int64`: the token id of each logit."""
+    processors = Processors(params, num_prompt_tokens, columns)
+    if params.verification is Verification.REJECTION:
+        return RejectionDrawer(processors, DraftNoise(noise_key), columns, num_support)
+    if processors.is_greedy:
+        return GreedyDrawer(processors, columns)
+    return CoupledDrawer(processors, MatchNoise(noise_key), columns)
+
+
+class RejectionDrawer:
+    """Truncates the law before it draws, and reports exactly what it drew from."""
+
+    def __init__(self, processors: Processors, noise: DraftNoise, columns: np.ndarray, num_support: int) -> None:
+        self._processors = processors
+        self._noise = noise
+        self._columns = columns
+        self._num_support = num_support
+
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
+        law = truncate(self._processors.law(logits, context), self._num_support, self._columns)
+        return draw_sparse(law, self._noise.draft(len(context), base_len)), law
+
+
+class GreedyDrawer:
+    """The likeliest token."""
+
+    def __init__(self, processors: Processors, columns: np.ndarray) -> None:
+        self._processors = processors
+        self._columns = columns
+
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
+        return int(self._columns[self._processors.greedy_column(logits, context)]), None
+
+
+class CoupledDrawer:
+    """Runs the target's own race on the draft's law, with the same noise: the winner is often the same."""
+
+    def __init__(self, processors: Processors, noise: MatchNoise, columns: np.ndarray) -> None:
+        self._processors = processors
+        self._noise = noise
+        self._columns = columns
+        self._num_ids = int(columns.max()) + 1
+
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
+        raw = self._noise.raw(len(context), self._num_ids)[self._columns]
+        return int(self._columns[race(self._processors.law(logits, context), raw)]), None

@@ -1,0 +1,35 @@
+"""What every drafting method does with a Propose message: check the transcript, open its span."""
+
+import time
+from collections.abc import Sequence
+
+from opentelemetry.trace import INVALID_SPAN, Span
+
+from forerun.errors import InvalidRequest
+from forerun.telemetry import semconv
+from forerun.telemetry.context import remote_context
+from forerun.telemetry.tracing import Tracing
+from forerun.transcript_hash import transcript_hash
+from forerun.v1 import draft_pb2
+
+
+def check_transcript(
+    ids: Sequence[int], vocab_size: int, transcript: Sequence[int] | None = None, sent_hash: int = 0
+) -> None:
+    """Raises InvalidRequest for an id outside the vocabulary (size 0: any), or a transcript without the hash sent."""
+    if vocab_size and len(ids) and max(ids) >= vocab_size:
+        raise InvalidRequest(f"token id {max(ids)} is outside the vocabulary of {vocab_size} ids", "ids")
+    if transcript is not None and transcript_hash(transcript) != sent_hash:
+        raise InvalidRequest(f"the {len(transcript)} tokens here do not have the hash that was sent", "hash")
+
+
+def start_span(tracing: Tracing, traceparent: str | None, request: draft_pb2.Propose) -> Span:
+    """The propose span under the round that the message names; not recorded where it names none."""
+    parent = remote_context(traceparent, request.span_id)
+    if parent is None:
+        return INVALID_SPAN
+    attributes = {
+        semconv.BASE_LEN: request.base_len + len(request.ids),
+        semconv.NUM_DRAFT_TOKENS: request.k,
+    }
+    return tracing.start_served(semconv.SPAN_PROPOSE, parent, time.time_ns(), attributes)

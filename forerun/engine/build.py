@@ -1,0 +1,124 @@
+"""Assembles an engine from settings: model, cache sized to the memory that is left, scheduler, device thread."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from forerun.engine import attention, model
+from forerun.engine.block_pool import BlockPool
+from forerun.engine.budget import PrefillBudget
+from forerun.engine.kv_cache import KvCache, KvShape
+from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.model import LoadedModel
+from forerun.engine.runner import Runner
+from forerun.engine.scheduler import Scheduler
+from forerun.engine.sequence_table import SequenceTable
+from forerun.engine.tiled_runner import TiledRunner
+from forerun.errors import ConfigError
+
+MAX_CACHE_TOKENS = 131_072
+"""Where no size is set, a cache larger than this serves no batch that a CPU can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """cache_tokens 0 takes memory_fraction of what is free once the model is loaded; max_model_len 0 is the model's."""
+
+    folder: Path
+    model_id: str
+    precision: str = "bf16"
+    embedding_from: Path | None = None
+    deterministic: bool = False
+    attention_backend: str = "paged_cpu"
+    device: str = "cpu"
+    block_size: int = 16
+    cache_tokens: int = 0
+    memory_fraction: float = 0.2
+    max_model_len: int = 0
+    max_sequences: int = 64
+    max_rows: int = 2048
+    prefill_chunk: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A device thread that is ready to start, and what its service tells about it."""
+
+    loop: EngineLoop
+    model: LoadedModel
+    num_blocks: int
+    block_size: int
+    max_model_len: int
+    backend: str
+
+
+def build(
+    settings: EngineSettings,
+    on_step: Callable[[StepReport], None],
+    on_device_fault: Callable[[Exception], None],
+) -> Engine:
+    """Loads the model and proves by one forward that every layer attends through the cache.
+
+    Raises ConfigError for what cannot be served, with the setting that would have to change.
+    """
+    device = torch.device(settings.device)
+    loaded = model.load(settings.folder, settings.precision, device, settings.embedding_from)
+    shape = KvShape.of(loaded.config, loaded.dtype)
+    num_blocks = _num_blocks(settings, shape, device)
+    max_len = _max_model_len(settings, loaded, num_blocks)
+    cache = KvCache(shape, num_blocks, settings.block_size, device)
+    backend = attention.create("paged_rowwise" if settings.deterministic else settings.attention_backend)
+    runner = (TiledRunner if settings.deterministic else Runner)(loaded, cache, backend, device)
+    runner.probe()
+    table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
+    loop = EngineLoop(
+        runner,
+        table,
+        Scheduler(table, settings.max_sequences),
+        PrefillBudget(settings.prefill_chunk),
+        settings.max_rows,
+        on_step,
+        on_device_fault,
+    )
+    label = f"{backend.name} {settings.precision} {device.type}"
+    return Engine(loop, loaded, num_blocks, settings.block_size, max_len, label)
+
+
+def _num_blocks(settings: EngineSettings, shape: KvShape, device: torch.device) -> int:
+    tokens = settings.cache_tokens
+    if not tokens:
+        free = _free_bytes(device)
+        tokens = min(MAX_CACHE_TOKENS, int(free * settings.memory_fraction / shape.bytes_per_token))
+    num_blocks = tokens // settings.block_size
+    if num_blocks < 2:
+        raise ConfigError(f"room for {tokens} cached tokens is too little; raise --cache-tokens or free memory")
+    return num_blocks
+
+
+def _max_model_len(settings: EngineSettings, loaded: LoadedModel, num_blocks: int) -> int:
+    own = int(getattr(loaded.config, "max_position_embeddings", 0)) or num_blocks * settings.block_size
+    if settings.max_model_len > own:
+        raise ConfigError(f"--max-model-len {settings.max_model_len} is over the model's own limit of {own}")
+    return min(settings.max_model_len or own, num_blocks * settings.block_size)
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    with open("/proc/meminfo") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    if text != "max":
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        free = min(free, max(0, int(text) - used))
+    return free
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))

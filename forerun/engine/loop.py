@@ -1,0 +1,190 @@
+"""The device thread: takes commands between steps, runs one step after another, hands logits to their owners."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from forerun.engine.budget import PrefillBudget
+from forerun.engine.scheduler import SHORT, Scheduler, Slice
+from forerun.engine.sequence import Sequence
+from forerun.engine.sequence_table import SequenceTable
+from forerun.errors import ForerunError, SequenceFault
+
+log = logging.getLogger(__name__)
+
+IDLE_WAIT_S = 1.0
+"""An idle loop wakes this often, to show that it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One finished forward. num_rows: tokens computed; num_queued: sequences left waiting; owners: whom it served."""
+
+    start_ns: int
+    end_ns: int
+    num_rows: int
+    num_queued: int
+    owners: tuple["Owner", ...]
+
+    @property
+    def step_s(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+class Owner(Protocol):
+    """Whom a sequence is computed for. Every method runs on the device thread and may request more of its sequence."""
+
+    def on_logits(self, logits: np.ndarray, step: StepReport) -> None:
+        """The sequence reached its goal; logits `[num_logits, head size] float32` of its last positions."""
+        ...
+
+    def on_starved(self, reason: str) -> None:
+        """The sequence has work due and no room in this step; called for every such step."""
+        ...
+
+    def on_fault(self, error: Exception) -> None:
+        """The sequence cannot go on; it has been removed."""
+        ...
+
+
+class Runner(Protocol):
+    """What computes a step."""
+
+    def run(self, slices: Seq[Slice]) -> np.ndarray: ...
+
+
+class EngineLoop:
+    """Owns the device. Only `call`, `start`, `stop` and the read-only properties may be used from other threads."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        table: SequenceTable,
+        scheduler: Scheduler,
+        budget: PrefillBudget,
+        max_rows: int,
+        on_step: Callable[[StepReport], None] = lambda step: None,
+        on_device_fault: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        self.table = table
+        self.scheduler = scheduler
+        self._runner = runner
+        self._budget = budget
+        self._max_rows = max_rows
+        self._on_step = on_step
+        self._on_device_fault = on_device_fault
+        self._owners: dict[Sequence, Owner] = {}
+        self._mailbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="device", daemon=True)
+        self._heartbeat = time.monotonic()
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the loop last went round; grows without end when it hangs or died."""
+        return time.monotonic() - self._heartbeat
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the step in progress; safe to call twice."""
+        self._mailbox.put(None)
+        self._thread.join()
+
+    def call(self, command: Callable[[], None]) -> None:
+        """Has `command` run on the device thread between two steps."""
+        self._mailbox.put(command)
+
+    def add(self, sequence: Sequence, owner: Owner) -> None:
+        """Device thread only."""
+        self._owners[sequence] = owner
+        self.scheduler.add(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Device thread only: frees its blocks, after offering the committed ones for reuse; harmless twice."""
+        if self._owners.pop(sequence, None) is not None:
+            self.table.index_committed(sequence)
+            self.scheduler.remove(sequence)
+
+    def _run(self) -> None:
+        try:
+            while self._take_commands():
+                self._heartbeat = time.monotonic()
+                self._step()
+        except Exception as error:
+            log.exception("the device thread ended")
+            for sequence in list(self._owners):
+                self._fail(sequence, error)
+            self._on_device_fault(error)
+
+    def _take_commands(self) -> bool:
+        """Runs what is in the mailbox, waiting for it when there is nothing to compute; False at the end."""
+        busy = any(sequence.num_due > 0 for sequence in self._owners)
+        try:
+            command = self._mailbox.get_nowait() if busy else self._mailbox.get(timeout=IDLE_WAIT_S)
+            while command is not None:
+                command()
+                command = self._mailbox.get_nowait()
+            return False
+        except queue.Empty:
+            return True
+
+    def _step(self) -> None:
+        slices = self.scheduler.schedule(self._max_rows, self._budget.num_tokens)
+        self._tell_starved(slices)
+        if not slices:
+            return
+        start_ns = time.time_ns()
+        logits = self._runner.run(slices)
+        step = StepReport(
+            start_ns,
+            time.time_ns(),
+            sum(piece.num_tokens for piece in slices),
+            self.scheduler.num_queued,
+            tuple(self._owners[piece.sequence] for piece in slices),
+        )
+        prefill = sum(piece.num_tokens for piece in slices if piece.sequence.num_due > SHORT)
+        self._budget.observe(step.step_s, step.num_rows - prefill, prefill)
+        self._deliver(slices, logits, step)
+        self._on_step(step)
+
+    def _deliver(self, slices: Seq[Slice], logits: np.ndarray, step: StepReport) -> None:
+        row = 0
+        for piece in slices:
+            sequence = piece.sequence
+            sequence.num_computed += piece.num_tokens
+            self.table.index_committed(sequence)
+            if sequence.num_due == 0 and sequence.num_logits:
+                rows = logits[row : row + sequence.num_logits]
+                row += sequence.num_logits
+                self._hand_over(sequence, rows, step)
+
+    def _hand_over(self, sequence: Sequence, rows: np.ndarray, step: StepReport) -> None:
+        try:
+            self._owners[sequence].on_logits(rows, step)
+        except ForerunError as error:
+            self._fail(sequence, error)
+        except Exception as error:
+            log.exception("a sequence failed")
+            self._fail(sequence, SequenceFault(f"internal error: {type(error).__name__}"))
+
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        owner = self._owners.get(sequence)
+        self.remove(sequence)
+        if owner is not None:
+            owner.on_fault(error)
+
+    def _tell_starved(self, slices: Seq[Slice]) -> None:
+        for sequence in [s for s in self.scheduler.waiting if s.num_due > 0]:
+            num_blocks, total = self.table.num_missing_blocks(sequence, sequence.goal), self.table.pool.num_blocks
+            if num_blocks > total:
+                self._fail(sequence, SequenceFault(f"needs {num_blocks} cache blocks, the whole pool has {total}"))
+            elif owner := self._owners.get(sequence):
+                owner.on_starved("waiting for cache blocks or a place in the batch")

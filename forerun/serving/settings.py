@@ -1,0 +1,28 @@
+"""The flags that the draft and the target service share."""
+
+from dataclasses import dataclass
+
+from forerun.config import option
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """Settings of a service that runs a model."""
+
+    host: str = option("127.0.0.1", "address to listen on")
+    precision: str = option("bf16", "weights and cache in this precision", ("bf16", "fp32"))
+    device: str = option("cpu", "torch device that holds the model")
+    attention: str = option("paged_cpu", "attention backend")
+    deterministic: bool = option(False, "fixed kernel shapes: neighbours and chunks change no bit, at a cost in speed")
+    threads: int = option(0, "CPU threads of a forward; 0 is one per core")
+    cache_tokens: int = option(0, "tokens that the KV cache holds; 0 takes --memory-fraction of what is free")
+    memory_fraction: float = option(0.2, "share of the free memory for the KV cache")
+    block_size: int = option(16, "tokens per cache block")
+    max_model_len: int = option(0, "longest sequence in tokens; 0 is the model's own limit")
+    max_sequences: int = option(64, "sequences in one batch; more wait")
+    max_streams: int = option(256, "open streams; more are refused")
+    prefill_chunk: int = option(512, "most prompt tokens of a step in which nobody decodes")
+    grace_s: float = option(10.0, "seconds that running streams get to end after SIGTERM")
+    reflection: bool = option(False, "gRPC reflection, for development")
+    log_level: str = option("INFO", "DEBUG, INFO, WARNING or ERROR")
+    log_format: str = option("json", "json or text", ("json", "text"))

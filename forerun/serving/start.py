@@ -1,0 +1,45 @@
+"""From a service's settings to its engine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from forerun.engine import build, torch_setup
+from forerun.serving.observer import StepObserver
+from forerun.serving.settings import ServiceConfig
+from forerun.telemetry.metrics import ServiceMetrics
+from forerun.telemetry.tracing import Tracing
+
+
+def build_engine(
+    config: ServiceConfig,
+    folder: Path,
+    model_id: str,
+    metrics: ServiceMetrics,
+    tracing: Tracing,
+    on_device_fault: Callable[[Exception], None],
+    embedding_from: Path | None = None,
+) -> build.Engine:
+    """Loads the model and wires the device thread to metrics and traces; the thread is not started yet."""
+    torch_setup.prepare(config.threads or build.num_cores())
+    observer = StepObserver(metrics, tracing.step_tracer())
+    engine = build.build(
+        build.EngineSettings(
+            folder=folder,
+            model_id=model_id,
+            precision=config.precision,
+            embedding_from=embedding_from,
+            deterministic=config.deterministic,
+            attention_backend=config.attention,
+            device=config.device,
+            block_size=config.block_size,
+            cache_tokens=config.cache_tokens,
+            memory_fraction=config.memory_fraction,
+            max_model_len=config.max_model_len,
+            max_sequences=config.max_sequences,
+            prefill_chunk=config.prefill_chunk,
+        ),
+        observer.on_step,
+        on_device_fault,
+    )
+    observer.watch(engine.loop)
+    return engine
