@@ -1,0 +1,155 @@
+"""One choice from first to last token: rounds while the draft pays, the target alone while it does not."""
+
+import asyncio
+
+from forerun.errors import ServiceUnavailable
+from gateway.draft_link import Answer, DraftLink
+from gateway.emission import Emission
+from gateway.generation import ChoiceStats
+from gateway.learning import Learning
+from gateway.listener import Listener
+from gateway.speculation import Speculation
+from gateway.target_link import TargetLink
+from gateway.watch import Watch
+
+
+class ChoiceRun:
+    """The loop of one choice. A round begins only when the target's grant has run out, so both sides count alike."""
+
+    def __init__(
+        self, target: TargetLink, draft: DraftLink | None, emission: Emission, speculation: Speculation,
+        learning: Learning, listener: Listener, watch: Watch,
+    ) -> None:  # fmt: skip
+        self._target, self._draft = target, draft
+        self._emission, self._transcript = emission, emission.transcript
+        self._speculation, self._learning = speculation, learning
+        self._listener, self._watch = listener, watch
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> ChoiceStats:
+        """Commits tokens until the text ends. See Coordinator.run."""
+        try:
+            await self._open()
+            await self._first_token()
+            while not self._emission.ended:
+                await self._turn()
+            await self._prompt_logprobs()
+            self._target.finish()
+            if self._draft is not None:
+                self._draft.finish()
+        finally:
+            self._target.abort()
+            if self._draft is not None:
+                self._draft.abort()
+        return self._learning.stats
+
+    async def _open(self) -> None:
+        if self._draft is not None and self._emission.num_left > 1:
+            self._draft.tend(self._transcript)
+        try:
+            self._target.open(self._transcript)
+        except ServiceUnavailable as error:
+            await self._listener.move_target(error)
+
+    async def _first_token(self) -> None:
+        """K = 0 while the draft prefills; the first token never waits for it."""
+        if not self._emission.ended:
+            grant = 0 if self._draft is not None else self._speculation.grant(False)
+            self._target.verify(self._transcript, grant=self._cut(grant))
+            await self._listener.hear_until(self._transcript.num_prompt_tokens + 1)
+
+    async def _prompt_logprobs(self) -> None:
+        while not self._target.has_prompt_logprobs:
+            await self._listener.hear(self._target.silent_at())
+
+    async def _turn(self) -> None:
+        k = self._k()
+        if k > 0 and self._draft is not None:
+            await self._round(self._draft, k)
+        else:
+            await self._alone()
+
+    def _k(self) -> int:
+        if self._draft is None or not self._draft.ready():
+            return 0
+        limit = min(self._emission.num_left - 1, self._draft.room(self._transcript))
+        return self._speculation.choose(self._transcript.num_generated, self._target.num_sequences(), limit)
+
+    async def _round(self, draft: DraftLink, k: int) -> None:
+        """Asks the draft for k tokens and has the target verify what came; without an answer in time goes on alone."""
+        started = self._loop.time()
+        span = self._watch.start_round(len(self._transcript))
+        self._learning.interrupted()
+        answer = await self._proposal(draft, k, self._watch.span_id(span))
+        asked_target = self._loop.time()
+        num_drafted = num_accepted = 0
+        if answer is None:
+            self._speculation.pause(self._transcript.num_generated)
+        else:
+            num_drafted = len(answer.proposal.tokens)
+            num_accepted = await self._verify(draft, answer, self._watch.span_id(span))
+        ended = self._loop.time()
+        self._watch.end_round(
+            span, num_drafted, num_accepted, ended - started, asked_target - started, ended - asked_target
+        )
+
+    async def _proposal(self, draft: DraftLink, k: int, span_id: int) -> Answer | None:
+        deadline_s = self._speculation.deadline_s(k)
+        listener = self._listener
+        listener.expect_nothing()
+        draft.ask(self._transcript, k, deadline_s, span_id)
+        deadline = self._loop.time() + deadline_s
+        while listener.answer is None and draft.stream is not None:
+            if not await listener.hear(deadline):
+                self._watch.fallback("late")
+                return None
+        return listener.answer
+
+    async def _verify(self, draft: DraftLink, answer: Answer, span_id: int) -> int:
+        """Returns how many tokens of the proposal were accepted."""
+        listener, base_len, asked_at = self._listener, len(self._transcript), self._loop.time()
+        listener.expect_nothing()
+        num_moves = listener.num_moves
+        self._target.verify(self._transcript, answer.proposal, span_id=span_id)
+        await listener.hear_until(base_len + 1)
+        verdict = listener.verdict
+        if verdict is None:
+            return 0
+        wait_s = self._loop.time() - asked_at if listener.num_moves == num_moves else None
+        draft.settle(base_len, verdict.num_accepted)
+        self._learning.saw_round(answer, verdict, wait_s)
+        if verdict.refused:
+            self._watch.refused("target")
+        return verdict.num_accepted
+
+    async def _alone(self) -> None:
+        """Renews the grant whenever half of it is used; lets it run out where a round is to follow."""
+        while not self._emission.ended:
+            ready = self._draft is not None and self._draft.ready()
+            grant = self._cut(self._speculation.grant(ready))
+            self._target.verify(self._transcript, grant=grant)
+            await self._follow(self._target.limit - grant // 2)
+            if self._k() > 0:
+                await self._follow(self._target.limit)
+                return
+
+    async def _follow(self, length: int) -> None:
+        while not self._emission.ended and len(self._transcript) < length:
+            self._probe()
+            await self._listener.hear(self._target.silent_at())
+
+    def _probe(self) -> None:
+        """Brings the draft back, and asks it for a shadow proposal where one is due; waits for neither."""
+        draft = self._draft
+        if draft is None or self._emission.num_left < 2:
+            return
+        if draft.tend(self._transcript):
+            self._watch.fallback("silent")
+        if self._learning.has_shadow() or draft.is_asked() or not draft.ready():
+            return
+        k = min(self._speculation.shadow_k(self._transcript.num_generated), draft.room(self._transcript))
+        if k > 0:
+            draft.ask(self._transcript, k)
+
+    def _cut(self, grant: int) -> int:
+        return min(grant, self._emission.num_left - 1)

@@ -1,0 +1,120 @@
+"""Conducts draft and target for every choice that the gateway generates."""
+
+from dataclasses import dataclass
+
+from opentelemetry.trace import Span, get_current_span
+
+from forerun.rpc.clients import DraftClient, Metadata, TargetClient
+from forerun.rpc.convert import sampling_to_pb
+from forerun.rpc.mailbox import Mailbox
+from forerun.sampling.noise import derive_key
+from forerun.telemetry.context import TRACEPARENT, traceparent_of
+from forerun.telemetry.metrics import GatewayMetrics
+from forerun.telemetry.tracing import Tracing
+from forerun.types import Verification
+from gateway.choice_run import ChoiceRun
+from gateway.draft_link import DraftLink, DraftTerms
+from gateway.emission import Emission
+from gateway.generation import ChoiceRequest, ChoiceStats, Sink
+from gateway.learning import Learning
+from gateway.listener import Listener, Mail
+from gateway.replicas import Replicas, sticky_key
+from gateway.speculation import MAX_K, PairRecord, Speculation
+from gateway.target_link import TargetLink, TargetTerms
+from gateway.watch import Watch
+
+TARGET_TIMEOUT_S = 60.0  # a target that works or queues says something every second
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """num_draft_tokens None is `auto`, of at most max_num_draft_tokens; a request may fix its own."""
+
+    num_draft_tokens: int | None = None
+    max_num_draft_tokens: int = MAX_K
+    target_timeout_s: float = TARGET_TIMEOUT_S
+
+
+class Coordinator:
+    """Runs choices, each in its caller's task; what they learn about the pair's speed is shared."""
+
+    def __init__(
+        self,
+        targets: Replicas[TargetClient],
+        drafts: Replicas[DraftClient] | None,
+        metrics: GatewayMetrics,
+        tracing: Tracing | None = None,
+        settings: CoordinatorSettings = CoordinatorSettings(),
+    ) -> None:
+        self._targets, self._drafts, self._metrics = targets, drafts, metrics
+        self._tracing, self._settings = tracing or Tracing(), settings
+        self._pairs: dict[str, PairRecord] = {}
+
+    async def run(self, request: ChoiceRequest, sink: Sink, span: Span | None = None) -> ChoiceStats:
+        """Generates one choice into `sink`; `span` (else the current one) is the request's, parent of the rounds.
+
+        Raises InvalidRequest for what the target refuses for good, ServiceUnavailable or Overloaded when no replica
+        goes on. Cancelled, it aborts both streams at once and returns without waiting for them.
+        """
+        span = span or get_current_span()
+        traceparent = traceparent_of(span)
+        metadata: Metadata = ((TRACEPARENT, traceparent),) if traceparent else ()
+        return await self._choice_run(request, sink, span, metadata).run()
+
+    def _choice_run(self, request: ChoiceRequest, sink: Sink, span: Span, metadata: Metadata) -> ChoiceRun:
+        mailbox: Mailbox[Mail] = Mailbox()
+        key = sticky_key(request.prompt, request.cache_salt)
+
+        def deliver(stream: object, reply: object) -> None:
+            mailbox.put((stream, reply))  # type: ignore[arg-type]
+
+        target = TargetLink(self._targets, self._target_terms(request, key, metadata), deliver)
+        draft = None
+        fixed_k = self._fixed_k(request)
+        if self._drafts is not None and request.speculation.enabled and fixed_k != 0:
+            draft = DraftLink(self._drafts, self._draft_terms(request, key, metadata), deliver)
+        pair = self._pair(key)
+        speculation = Speculation(pair, _kind(request), fixed_k, self._settings.max_num_draft_tokens)
+        watch = Watch(self._tracing, self._metrics, span, request.choice)
+        emission = Emission(request, sink)
+        learning = Learning(pair.costs, speculation, emission.transcript)
+        listener = Listener(mailbox, target, draft, emission, learning, watch)
+        return ChoiceRun(target, draft, emission, speculation, learning, listener, watch)
+
+    def _fixed_k(self, request: ChoiceRequest) -> int | None:
+        asked = request.speculation.num_draft_tokens
+        return self._settings.num_draft_tokens if asked is None else asked
+
+    def _pair(self, key: bytes) -> PairRecord:
+        target, draft = self._targets.pick(key), self._drafts.pick(key) if self._drafts else None
+        name = f"{target.client.address if target else ''} {draft.client.address if draft else ''}"
+        return self._pairs.setdefault(name, PairRecord())
+
+    def _target_terms(self, request: ChoiceRequest, key: bytes, metadata: Metadata) -> TargetTerms:
+        return TargetTerms(
+            sampling=sampling_to_pb(request.params),
+            seed=request.seed % 2**64,
+            choice=request.choice,
+            cache_salt=request.cache_salt,
+            num_logprobs=request.num_logprobs,
+            num_prompt_logprobs=request.num_prompt_logprobs,
+            key=key,
+            timeout_s=self._settings.target_timeout_s,
+            metadata=metadata,
+        )
+
+    def _draft_terms(self, request: ChoiceRequest, key: bytes, metadata: Metadata) -> DraftTerms:
+        rejection = request.params.verification is Verification.REJECTION
+        return DraftTerms(
+            sampling=sampling_to_pb(request.params),
+            noise_key=derive_key(request.seed, request.choice, "draft" if rejection else "match"),
+            cache_salt=request.cache_salt,
+            needs_laws=rejection,
+            key=key,
+            metadata=metadata,
+        )
+
+
+def _kind(request: ChoiceRequest) -> str:
+    greedy = "greedy" if request.params.temperature == 0 else "sampled"
+    return f"{request.params.verification.value} {greedy}"

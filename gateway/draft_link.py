@@ -1,0 +1,229 @@
+"""A sequence's line to its draft: opened, asked, abandoned and opened again, and never trusted."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forerun.errors import ForerunError, InvalidRequest, ServiceUnavailable
+from forerun.rpc.clients import DraftClient, DraftStream, Metadata
+from forerun.rpc.convert import check_laws
+from forerun.v1.common_pb2 import Abort, Finish, Proposal, Sampling
+from forerun.v1.draft_pb2 import DraftOpen, DraftReply, DraftRequest, Propose
+from gateway.replicas import Replica, Replicas
+from gateway.transcript import Transcript
+
+SILENCE_S = 10.0  # a draft that owes an answer and says nothing for so long is taken for dead
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
+NUM_TRUSTED = 4  # verified proposals after which a stream's next failure counts as its first
+NO_LIMIT = 1 << 30
+NUM_REMEMBERED = 8  # abandoned questions whose late answers are still understood
+
+Deliver = Callable[[DraftStream, DraftReply | ForerunError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question on its way; `first` is the one that a stream starts with, to learn when the prefill is done."""
+
+    base_len: int
+    k: int
+    at: float
+    deadline_s: float
+    span_id: int
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A proposal and what it took."""
+
+    proposal: Proposal
+    asked: Asked
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTerms:
+    """What never changes over a sequence's life."""
+
+    sampling: Sampling
+    noise_key: bytes
+    cache_salt: str
+    needs_laws: bool
+    key: bytes
+    metadata: Metadata = ()
+
+
+class DraftLink:
+    """At most one open question; `ready` says whether a new one makes sense.
+
+    `_held` is the length up to which the draft is known to hold the transcript; it answers Held if it does not.
+    """
+
+    def __init__(self, replicas: Replicas[DraftClient], terms: DraftTerms, deliver: Deliver) -> None:
+        self._replicas, self._terms, self._deliver = replicas, terms, deliver
+        self._loop = asyncio.get_running_loop()
+        self.replica: Replica[DraftClient] | None = None
+        self.stream: DraftStream | None = None
+        self._asked: Asked | None = None
+        self._abandoned: dict[int, Asked] = {}
+        self._held, self._heard_at = 0, 0.0
+        self._has_answered, self._num_settled = False, 0
+        self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
+
+    def ready(self) -> bool:
+        """Whether a proposal may be asked for now."""
+        if self.stream is None or not self._has_answered:
+            return False
+        asked = self._asked
+        return asked is None or (asked.deadline_s > 0 and self._loop.time() > asked.at + asked.deadline_s)
+
+    def is_asked(self) -> bool:
+        """Whether a question is open, even one past its deadline."""
+        return self._asked is not None
+
+    def room(self, transcript: Transcript) -> int:
+        """Tokens that the draft's own context leaves for a proposal."""
+        return _room(self.replica, transcript)
+
+    def tend(self, transcript: Transcript) -> bool:
+        """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True."""
+        now = self._loop.time()
+        if self.stream is None and now >= self._retry_at:
+            self._open(transcript)
+        elif self._asked is not None and now - max(self._asked.at, self._heard_at) > SILENCE_S:
+            self.give_up()
+            return True
+        return False
+
+    def ask(self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0) -> None:
+        """Asks for k tokens after the transcript; an unanswered question before it is abandoned."""
+        if self._asked is not None:
+            self._abandon(self._asked)
+        self._asked = Asked(len(transcript), k, self._loop.time(), deadline_s, span_id, not self._has_answered)
+        self._post(transcript, self._held)
+
+    def receive(self, reply: DraftReply, transcript: Transcript) -> Answer | None:
+        """Takes a reply; returns it where it answers the open question. Raises ForerunError for nonsense or a Fault."""
+        self._heard_at = self._loop.time()
+        match reply.WhichOneof("message"):
+            case "proposal":
+                return self._answer(reply.proposal)
+            case "held":
+                self._repeat(transcript, reply.held.len)
+            case "fault":
+                raise ServiceUnavailable(f"the draft gave up: {reply.fault.message}")
+            case None:
+                raise ServiceUnavailable("the draft sent an empty message")
+        return None
+
+    def settle(self, base_len: int, num_accepted: int) -> None:
+        """The draft holds its own tokens that were accepted."""
+        self._held = base_len + num_accepted
+        self._num_settled += 1
+        if self._num_settled >= NUM_TRUSTED:
+            self._backoff_s = FIRST_BACKOFF_S
+
+    def lost(self, error: ForerunError) -> None:
+        """The stream broke: takes the replica out for all, where it seems to be gone, and closes."""
+        if self.replica is not None and isinstance(error, ServiceUnavailable):
+            self._replicas.failed(self.replica, error)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Closes the stream; it is opened again after a pause that doubles each time in a row."""
+        self.abort()
+        self._retry_at = self._loop.time() + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
+
+    def finish(self) -> None:
+        """Ends the stream normally."""
+        self.end(DraftRequest(finish=Finish()))
+
+    def abort(self) -> None:
+        """Ends the stream of an answer that nobody wants."""
+        self.end(DraftRequest(abort=Abort()))
+
+    def end(self, last: DraftRequest) -> None:
+        """Ends the stream with `last`."""
+        if self.stream is not None:
+            self.stream.end(last)
+        if self.replica is not None:
+            self.replica.num_sequences -= 1
+        self.stream, self.replica, self._asked = None, None, None
+        self._has_answered, self._num_settled = False, 0
+        self._abandoned.clear()
+
+    def _open(self, transcript: Transcript) -> None:
+        replica = self._replicas.pick(self._terms.key)
+        if replica is None or _room(replica, transcript) <= 0:
+            self._retry_at = self._loop.time() + FIRST_BACKOFF_S
+            return
+        first = DraftOpen(
+            prompt=transcript.tail(0),
+            num_prompt_tokens=transcript.num_prompt_tokens,
+            sampling=self._terms.sampling,
+            noise_key=self._terms.noise_key,
+            cache_salt=self._terms.cache_salt,
+        )
+        self.replica = replica
+        replica.num_sequences += 1
+        stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), self._terms.metadata)
+        self.stream, self._held = stream, len(transcript)
+        self.ask(transcript, 1)
+
+    def _post(self, transcript: Transcript, start: int) -> None:
+        if self.stream is None or self._asked is None:
+            return
+        propose = Propose(
+            base_len=start,
+            ids=transcript.tail(start),
+            hash=transcript.hash,
+            k=self._asked.k,
+            deadline_s=self._asked.deadline_s,
+            span_id=self._asked.span_id,
+        )
+        self._held = len(transcript)
+        self.stream.post(DraftRequest(propose=propose))
+
+    def _repeat(self, transcript: Transcript, held: int) -> None:
+        """The draft lost tokens: sends the tail and keeps the deadline, or forgets a question that was overtaken."""
+        if held >= len(transcript):
+            raise ServiceUnavailable(f"the draft asks for tokens from {held} of {len(transcript)}")
+        asked, self._held = self._asked, held
+        if asked is not None and asked.base_len == len(transcript):
+            self._post(transcript, held)
+        elif not self._has_answered:
+            self.ask(transcript, 1)
+        else:
+            self._asked = None
+
+    def _answer(self, proposal: Proposal) -> Answer | None:
+        asked = self._asked
+        if asked is None or proposal.base_len != asked.base_len:
+            if self._abandoned.pop(proposal.base_len, None) is None:
+                raise ServiceUnavailable(f"the draft proposed after {proposal.base_len} tokens, which nobody asked for")
+            return None
+        self._check(proposal, asked)
+        self._asked, self._has_answered = None, True
+        return Answer(proposal, asked, self._heard_at - asked.at)
+
+    def _check(self, proposal: Proposal, asked: Asked) -> None:
+        if len(proposal.tokens) > asked.k:
+            raise ServiceUnavailable(f"the draft proposed {len(proposal.tokens)} tokens, {asked.k} were asked for")
+        try:
+            check_laws(proposal)
+        except InvalidRequest as error:
+            raise ServiceUnavailable(f"the draft sent malformed laws: {error}") from error
+        if self._terms.needs_laws and len(proposal.support_lens) != len(proposal.tokens):
+            raise ServiceUnavailable("the draft proposed tokens without their laws, which rejection needs")
+
+    def _abandon(self, asked: Asked) -> None:
+        self._abandoned[asked.base_len] = asked
+        while len(self._abandoned) > NUM_REMEMBERED:
+            del self._abandoned[next(iter(self._abandoned))]
+
+
+def _room(replica: Replica[DraftClient] | None, transcript: Transcript) -> int:
+    context_len = replica.info.max_model_len if replica is not None and replica.info is not None else 0
+    return context_len - len(transcript) if context_len else NO_LIMIT

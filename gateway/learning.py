@@ -1,0 +1,72 @@
+"""Turns what a sequence sees of its peers into costs, acceptance and counts."""
+
+import asyncio
+
+from forerun.v1.target_pb2 import Verdict
+from gateway.costs import Costs
+from gateway.draft_link import Answer
+from gateway.generation import ChoiceStats
+from gateway.shadow import Shadow
+from gateway.speculation import Speculation
+from gateway.transcript import Transcript
+
+
+class Learning:
+    """Feeds `costs` (shared by the pair) and `speculation` (the sequence's own) and fills in `stats`."""
+
+    def __init__(self, costs: Costs, speculation: Speculation, transcript: Transcript) -> None:
+        self._costs, self._speculation, self._transcript = costs, speculation, transcript
+        self._loop = asyncio.get_running_loop()
+        self._shadow: Shadow | None = None
+        self._plain_at: float | None = None
+        self.stats = ChoiceStats()
+
+    def saw_round(self, answer: Answer, verdict: Verdict, wait_s: float | None) -> None:
+        """A proposal was verified; wait_s None where the target moved meanwhile, so that its times say nothing."""
+        num_drafted = len(answer.proposal.tokens)
+        if num_drafted:
+            self.stats.num_drafts += 1
+            self.stats.num_draft_tokens += num_drafted
+            self.stats.num_accepted_tokens += verdict.num_accepted
+            self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
+        if wait_s is not None:
+            self._costs.saw_verdict(verdict.num_rows or num_drafted + 1, verdict.step_s, wait_s)
+        num_generated = self._transcript.num_generated
+        self._speculation.saw_round(answer.asked.k, num_drafted, verdict.num_accepted, num_generated)
+
+    def saw_first(self, verdict: Verdict) -> None:
+        """The verdict that came with the prefill."""
+        self.stats.num_cached_tokens = verdict.num_cached_tokens
+
+    def saw_alone(self, verdict: Verdict, more_is_due: bool) -> None:
+        """The target gave a token of its own; timed from the one before where it did not idle between."""
+        now = self._loop.time()
+        if self._plain_at is not None:
+            self._costs.saw_plain(verdict.num_rows or 1, verdict.step_s, now - self._plain_at)
+        self._plain_at = now if more_is_due else None
+        self._speculation.saw_alone(1)
+
+    def interrupted(self) -> None:
+        """The next token's time will say nothing: a round comes between, or the target moved."""
+        self._plain_at = None
+
+    def has_shadow(self) -> bool:
+        """Whether a proposal waits for the transcript to reach past it."""
+        return self._shadow is not None
+
+    def saw_shadow(self, answer: Answer) -> None:
+        """A proposal came that is not to be verified. The first of a stream tells no time: it includes the prefill."""
+        if answer.proposal.tokens:
+            if not answer.asked.first:
+                self._costs.saw_proposal(len(answer.proposal.tokens), answer.proposal.draft_s, answer.wait_s)
+            self._shadow = Shadow(answer.proposal)
+            self.score()
+        elif not answer.asked.first:
+            self._speculation.saw_shadow(self._transcript.num_generated, [0.0])
+
+    def score(self) -> None:
+        """Scores the shadow proposal once the transcript covers it."""
+        if self._shadow is not None and self._shadow.is_covered(len(self._transcript)):
+            credits = self._shadow.credits(self._transcript.tail(self._shadow.base_len))
+            self._speculation.saw_shadow(self._transcript.num_generated, credits)
+            self._shadow = None

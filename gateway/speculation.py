@@ -1,0 +1,141 @@
+"""Chooses K: how far the draft runs ahead, and how far the target may go on alone."""
+
+from dataclasses import dataclass, field
+
+from gateway.acceptance import Acceptance, SharedAcceptance
+from gateway.costs import Costs
+
+MAX_K = 8
+GRANT = 16  # renewed when half is used, so that the target never waits for the gateway
+MEASURE_GRANT = 3  # tokens alone, to learn what a plain step costs
+MIN_GAIN = 1.03  # entering costs the rest of a grant; a gain below this is noise
+TRIAL_ROUNDS = 4
+TRIAL_WORTH, FIRST_TRIAL_WORTH = 0.8, 0.6  # of plain speed; the model errs against a draft seen only from the side
+TRIAL_TOKENS, MAX_TRIAL_TOKENS = 256, 4096  # tokens alone between trials that failed
+SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
+SHADOW_K = 4
+NUM_FIRST_SHADOWS = 3
+MIN_PAUSE, MAX_PAUSE = 4, 256
+
+
+@dataclass
+class PairRecord:
+    """What the gateway knows of one pair of draft and target, shared by its sequences."""
+
+    costs: Costs = field(default_factory=Costs)
+    acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
+    trial_tokens: int = TRIAL_TOKENS
+    num_alone: int = 0  # tokens since the last trial
+
+    def acceptance_of(self, kind: str) -> SharedAcceptance:
+        """The shared table of requests of this kind."""
+        return self.acceptance.setdefault(kind, SharedAcceptance())
+
+
+class Speculation:
+    """The choices of one sequence. `fixed_k` None is `auto`.
+
+    K depends on times, on past verdicts and on scored shadow proposals alone, never on a token of a proposal that
+    is still to be verified (docs/protocol.md, invariant 3).
+    """
+
+    def __init__(self, pair: PairRecord, kind: str, fixed_k: int | None, max_k: int = MAX_K) -> None:
+        self._pair, self._costs = pair, pair.costs
+        self._acceptance = Acceptance(pair.acceptance_of(kind))
+        self._fixed_k, self._max_k = fixed_k, max_k
+        self._pause = MIN_PAUSE
+        self._alone_until = 0
+        self._next_shadow, self._shadow_gap, self._num_shadows = 0, SHADOW_TOKENS, 0
+        self._speculating, self._trial_rounds = False, 0
+
+    def choose(self, num_generated: int, num_sequences: int, limit: int) -> int:
+        """K of the next round, at most `limit`; 0 lets the target go on alone."""
+        if num_generated < self._alone_until or limit <= 0:
+            return 0
+        if self._fixed_k is not None:
+            return min(self._fixed_k, limit)
+        if self._costs.plain_is_old() or not self._costs.knows_draft():
+            return 0
+        return self._adaptive(num_sequences, min(limit, self._max_k))
+
+    def grant(self, draft_is_ready: bool) -> int:
+        """Tokens that the target may produce alone; few where a round is likely to follow soon."""
+        soon = self._fixed_k is not None or (self._costs.plain_is_old() and self._costs.knows_draft())
+        return MEASURE_GRANT if draft_is_ready and soon else GRANT
+
+    def deadline_s(self, k: int) -> float:
+        """How long a round waits for its proposal."""
+        return max(0.05, 4 * self._costs.proposal_s(k)) if self._costs.knows_draft() else 0.5
+
+    def shadow_k(self, num_generated: int) -> int:
+        """K of a shadow proposal if one is due, else 0."""
+        if self._fixed_k is not None or num_generated < self._next_shadow:
+            return 0
+        return min(SHADOW_K, self._max_k)
+
+    def saw_shadow(self, num_generated: int, credits: list[float]) -> None:
+        """A proposal that nobody waited for was scored against what the target emitted."""
+        self._acceptance.saw(credits)
+        self._num_shadows += 1
+        if self._num_shadows < NUM_FIRST_SHADOWS:
+            self._next_shadow = num_generated
+            return
+        self._next_shadow = num_generated + self._shadow_gap
+        self._shadow_gap = min(2 * self._shadow_gap, MAX_SHADOW_TOKENS)
+
+    def saw_round(self, k: int, num_drafted: int, num_accepted: int, num_generated: int) -> None:
+        """A round of K = k was verified; tokens that were asked for and not proposed count as not accepted."""
+        self._acceptance.saw([1.0] * num_accepted + [0.0] * (num_accepted < k))
+        self._pair.num_alone = 0
+        self._trial_rounds = max(self._trial_rounds - 1, 0)
+        if num_drafted == 0:
+            self.pause(num_generated)
+        else:
+            self._pause = MIN_PAUSE
+
+    def saw_alone(self, num_tokens: int) -> None:
+        """The target committed tokens under a grant."""
+        self._pair.num_alone += num_tokens
+
+    def pause(self, num_generated: int) -> None:
+        """No round for a while, twice as long each time in a row: the draft was late or had nothing to say."""
+        self._alone_until = num_generated + self._pause
+        self._pause = min(2 * self._pause, MAX_PAUSE)
+
+    def _adaptive(self, num_sequences: int, limit: int) -> int:
+        k, gain = self._best(num_sequences, limit)
+        if self._trial_rounds > 0 or gain >= (1.0 if self._speculating else MIN_GAIN):
+            self._enter(gain)
+            return k
+        if self._speculating:
+            self._leave()
+        if self._trial_is_due(gain):
+            self._trial_rounds = TRIAL_ROUNDS
+            return k
+        return 0
+
+    def _best(self, num_sequences: int, limit: int) -> tuple[int, float]:
+        """The best K ≥ 1 and its tokens/s as a multiple of plain decoding's."""
+        plain_s = self._costs.plain_s(num_sequences) or 0.0
+        survival, expected, best = 1.0, 1.0, (1, 0.0)
+        for k in range(1, limit + 1):
+            survival *= self._acceptance.at(k - 1)
+            expected += survival
+            gain = expected * plain_s / max(self._costs.round_s(k, num_sequences) or 0.0, 1e-9)
+            best = max(best, (k, gain), key=lambda pair: pair[1])
+        return best
+
+    def _trial_is_due(self, gain: float) -> bool:
+        first = self._costs.num_rounds == 0
+        rested = first or self._pair.num_alone >= self._pair.trial_tokens
+        return rested and gain >= (FIRST_TRIAL_WORTH if first else TRIAL_WORTH)
+
+    def _enter(self, gain: float) -> None:
+        self._speculating = True
+        if gain >= MIN_GAIN:
+            self._pair.trial_tokens = TRIAL_TOKENS
+
+    def _leave(self) -> None:
+        self._speculating = False
+        self._pair.trial_tokens = min(2 * self._pair.trial_tokens, MAX_TRIAL_TOKENS)
+        self._next_shadow = 0

@@ -1,0 +1,187 @@
+"""A sequence's line to its target: opened, told how far it may go, and moved to another replica when one dies."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forerun.errors import DeadlineExceeded, ForerunError, ServiceUnavailable
+from forerun.rpc.clients import Metadata, TargetClient, TargetStream
+from forerun.rpc.status import error_of_fault
+from forerun.v1.common_pb2 import Abort, Finish, Proposal, Sampling
+from forerun.v1.target_pb2 import TargetOpen, TargetReply, TargetRequest, Verdict, Verify
+from gateway.replicas import Replica, Replicas, no_replica
+from gateway.transcript import Transcript
+
+Deliver = Callable[[TargetStream, TargetReply | ForerunError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTerms:
+    """What never changes over a sequence's life."""
+
+    sampling: Sampling
+    seed: int
+    choice: int
+    cache_salt: str
+    num_logprobs: int | None
+    num_prompt_logprobs: int | None
+    key: bytes
+    timeout_s: float
+    metadata: Metadata = ()
+
+
+class TargetLink:
+    """Never holds more than one unanswered message; `limit` is the length up to which verdicts are due.
+
+    A Verify without proposal has the target produce tokens until the transcript is `limit` long; one with a proposal
+    carries no grant and is answered by one verdict. So both sides count alike, and a renewal only raises the limit.
+    """
+
+    def __init__(self, replicas: Replicas[TargetClient], terms: TargetTerms, deliver: Deliver) -> None:
+        self._replicas, self._terms, self._deliver = replicas, terms, deliver
+        self._loop = asyncio.get_running_loop()
+        self._replica: Replica[TargetClient] | None = None
+        self._failed: set[Replica[TargetClient]] = set()
+        self.stream: TargetStream | None = None
+        self._proposal: Proposal | None = None
+        self._span_id = 0
+        self._heard_at = 0.0
+        self.limit = 0
+        self.has_prompt_logprobs = terms.num_prompt_logprobs is None
+
+    def num_sequences(self) -> int:
+        """Sequences of this gateway on the replica, this one included."""
+        return max(self._replica.num_sequences, 1) if self._replica else 1
+
+    def is_due(self, transcript: Transcript) -> bool:
+        """Whether the target owes a verdict or the prompt's logprobs."""
+        return self.limit > len(transcript) or not self.has_prompt_logprobs
+
+    def has_proposal(self) -> bool:
+        """Whether the verdict that is due is one on a proposal."""
+        return self._proposal is not None
+
+    def open(self, transcript: Transcript) -> None:
+        """Opens the sequence on the replica that its prompt sticks to, avoiding those that failed it.
+
+        Raises ServiceUnavailable where there is none.
+        """
+        replica = self._replicas.pick(self._terms.key, self._failed) or self._replicas.pick(self._terms.key)
+        if replica is None:
+            raise no_replica("target", self._replicas)
+        stream = replica.client.open(
+            self._first(transcript), lambda reply: self._deliver(stream, reply), self._terms.metadata
+        )
+        self._replica, self.stream, self._heard_at = replica, stream, self._loop.time()
+        replica.num_sequences += 1
+
+    def verify(
+        self, transcript: Transcript, proposal: Proposal | None = None, grant: int = 0, span_id: int = 0
+    ) -> None:
+        """Commits the transcript and asks for a verdict on `proposal`, or for 1 + grant tokens without one."""
+        self._proposal, self._span_id = proposal, span_id
+        self.limit = len(transcript) + 1 + grant
+        self._heard_at = self._loop.time()
+        self._post(transcript, len(transcript))
+
+    def silent_at(self) -> float:
+        """The loop time at which the target, if still silent, is taken for dead."""
+        return self._heard_at + self._terms.timeout_s
+
+    def receive(self, reply: TargetReply, transcript: Transcript) -> Verdict | None:
+        """Takes a reply; returns it where it is a verdict that may be committed. Raises ForerunError otherwise."""
+        self._heard_at = self._loop.time()
+        match reply.WhichOneof("message"):
+            case "verdict":
+                self._check(reply.verdict, transcript)
+                return reply.verdict
+            case "held":
+                self._repeat(transcript, reply.held.len)
+            case "fault":
+                raise error_of_fault(reply.fault)
+            case None:
+                raise ServiceUnavailable("the target sent an empty message")
+        return None
+
+    def proposed(self, num_accepted: int) -> tuple[int, ...]:
+        """The first tokens of the proposal under verification."""
+        return tuple(self._proposal.tokens[:num_accepted]) if self._proposal is not None else ()
+
+    def settled(self) -> None:
+        """A verdict was committed: the proposal is history."""
+        self._proposal = None
+        self._failed.clear()
+
+    def move(self, transcript: Transcript, error: ForerunError) -> None:
+        """Goes on at another replica, or at the same if there is no other, with everything committed so far.
+
+        Raises ServiceUnavailable where there is none.
+        """
+        if self._replica is not None:
+            self._failed.add(self._replica)
+            if isinstance(error, ServiceUnavailable) and not isinstance(error, DeadlineExceeded):
+                self._replicas.failed(self._replica, error)
+        self.abort()
+        self.open(transcript)
+        if self.limit > len(transcript):
+            self._post(transcript, len(transcript))
+
+    def finish(self) -> None:
+        """Ends the stream normally."""
+        self._end(TargetRequest(finish=Finish()))
+
+    def abort(self) -> None:
+        """Ends the stream of an answer that nobody wants."""
+        self._end(TargetRequest(abort=Abort()))
+
+    def _end(self, last: TargetRequest) -> None:
+        if self.stream is not None:
+            self.stream.end(last)
+        if self._replica is not None:
+            self._replica.num_sequences -= 1
+        self.stream, self._replica = None, None
+
+    def _first(self, transcript: Transcript) -> TargetOpen:
+        terms = self._terms
+        return TargetOpen(
+            prompt=transcript.tail(0),
+            num_prompt_tokens=transcript.num_prompt_tokens,
+            sampling=terms.sampling,
+            seed=terms.seed,
+            choice=terms.choice,
+            cache_salt=terms.cache_salt,
+            num_logprobs=terms.num_logprobs,
+            num_prompt_logprobs=None if self.has_prompt_logprobs else terms.num_prompt_logprobs,
+        )
+
+    def _post(self, transcript: Transcript, start: int) -> None:
+        if self.stream is None:
+            return
+        verify = Verify(
+            base_len=start,
+            ids=transcript.tail(start),
+            hash=transcript.hash,
+            proposal=self._proposal,
+            grant=self.limit - len(transcript) - 1,
+            span_id=self._span_id,
+        )
+        self.stream.post(TargetRequest(verify=verify))
+
+    def _repeat(self, transcript: Transcript, held: int) -> None:
+        if held >= len(transcript):
+            raise ServiceUnavailable(f"the target asks for tokens from {held} of {len(transcript)}")
+        if self.limit > len(transcript):
+            self._post(transcript, held)
+
+    def _check(self, verdict: Verdict, transcript: Transcript) -> None:
+        num_proposed = len(self._proposal.tokens) if self._proposal is not None else 0
+        if verdict.base_len != len(transcript) or verdict.num_accepted > num_proposed:
+            raise ServiceUnavailable(
+                f"the target's verdict on {verdict.num_accepted} tokens after {verdict.base_len} "
+                f"does not fit {num_proposed} after {len(transcript)}"
+            )
+        if self._terms.num_logprobs is not None and len(verdict.logprobs) != verdict.num_accepted + 1:
+            raise ServiceUnavailable("the target's verdict lacks the logprobs that were asked for")
+        info = self._replica.info if self._replica else None
+        if info is not None and verdict.token >= info.vocab_size:
+            raise ServiceUnavailable(f"the target produced token {verdict.token}, outside its vocabulary")

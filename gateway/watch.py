@@ -1,0 +1,61 @@
+"""What the loop of one choice tells the outside: round spans, counters, and a log line where a peer misbehaves."""
+
+import logging
+
+from opentelemetry.trace import Span
+
+from forerun.errors import ForerunError
+from forerun.telemetry.context import span_id_of
+from forerun.telemetry.metrics import GatewayMetrics
+from forerun.telemetry.speculation_metrics import RoundSummary
+from forerun.telemetry.tracing import Tracing
+
+_log = logging.getLogger("forerun.coordinator")
+
+
+class Watch:
+    """Spans cost one `if` where the request is not sampled."""
+
+    def __init__(self, tracing: Tracing, metrics: GatewayMetrics, request_span: Span, choice: int) -> None:
+        self._tracing, self._metrics, self._request_span, self._choice = tracing, metrics, request_span, choice
+        self._recorded = request_span.is_recording()
+
+    def start_round(self, base_len: int) -> Span | None:
+        """The round's span; None where nothing is recorded."""
+        return self._tracing.start_round(self._request_span, base_len, self._choice) if self._recorded else None
+
+    def span_id(self, span: Span | None) -> int:
+        """What the round's messages carry."""
+        return span_id_of(span) if span is not None else 0
+
+    def end_round(
+        self, span: Span | None, num_drafted: int, num_accepted: int, duration_s: float, draft_wait_s: float,
+        target_wait_s: float,
+    ) -> None:  # fmt: skip
+        """Counts a round and ends its span."""
+        self._metrics.observe_round(RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s))
+        if span is not None:
+            self._tracing.end_round(span, num_drafted, num_accepted, draft_wait_s, target_wait_s)
+
+    def fallback(self, reason: str) -> None:
+        """The draft was late, silent or gone."""
+        self._metrics.speculation.fallbacks.labels(reason).inc()
+
+    def nonsense(self, error: ForerunError) -> None:
+        """The draft sent what cannot be used."""
+        self._metrics.speculation.refused.labels("nonsense").inc()
+        self.fallback("nonsense")
+        _log.warning("going on without the draft: %s", error)
+
+    def refused(self, who: str) -> None:
+        """The target did not use the proposal at all."""
+        self._metrics.speculation.refused.labels(who).inc()
+
+    def overtaken(self) -> None:
+        """An answer came after its round had gone on without it."""
+        self._metrics.speculation.overtaken.inc()
+
+    def failover(self, error: ForerunError) -> None:
+        """The sequence moves to another target."""
+        self._metrics.failovers.inc()
+        _log.warning("moving to another target: %s", error)
