@@ -40,7 +40,7 @@ class Verifier:
     def usable(self, proposal: Proposal) -> tuple[int, ...]:
         """Returns the drafted ids that the forward must contain: none of a refused proposal.
 
-        The first id that the target lacks, and what follows, is not in it: verify rejects that id without a row after it.
+        It ends before the first id that the target lacks: verify rejects that id without a row after it.
         """
         if self._refusal(proposal):
             return ()

@@ -41,7 +41,8 @@ def truncate(p: Law, num_support: int, ids: IntArray | None = None) -> SparseLaw
     """Returns the num_support likeliest tokens of `p` `[V]` as integer weights that sum to TOTAL_WEIGHT.
 
     `ids` `[V]` names the token of each entry of `p` where that is not its index. Tokens whose weight would
-    round to 0 are left out; of equal ones the lowest index stays. The choice depends on `p` alone, so a draft may draw from the result and report it.
+    round to 0 are left out; of equal ones the lowest index stays. The choice depends on `p` alone, so a draft
+    may draw from the result and report it.
     """
     support = np.flatnonzero(p >= kth_largest(p, min(num_support, len(p))))
     if len(support) > num_support:
@@ -82,7 +83,7 @@ def _time(p: Law, raw: RawArray, tokens: Any) -> Any:
 
 def _race_without_zeros(p: Law, raw: RawArray) -> int:
     """A raw 0 over a probability 0 is not a number, and would win."""
-    if not p.any():
+    if not p.sum() > 0:
         raise SequenceFault("no token has a positive probability")
     return race(p, np.maximum(raw, 1))
 

@@ -30,13 +30,13 @@ class Lane(enum.IntEnum):
 
 
 def derive_key(seed: int, choice: int, purpose: Purpose) -> bytes:
-    """Returns the 16 bytes that stand for (seed as uint64, choice as uint32, purpose); one key tells nothing of another."""
+    """Returns the 16 bytes of (seed as uint64, choice as uint32, purpose); one key tells nothing of another."""
     packed = struct.pack("<QI", seed & (2**64 - 1), choice & (2**32 - 1))
     return hashlib.sha256(DOMAIN + packed + purpose.encode("ascii")).digest()[:KEY_BYTES]
 
 
 class KeyedNoise:
-    """The outputs of Philox under one key, addressed by (position, base_len, lane). Not for use by two threads at once."""
+    """Philox under one key, its outputs addressed by (position, base_len, lane). Not for two threads at once."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:

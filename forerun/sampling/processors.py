@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from forerun.errors import SequenceFault
 from forerun.sampling.draw import IntArray, Law, one_hot
+from forerun.sampling.ranges import check_ranges
 from forerun.sampling.truncation import keep_min_p, keep_top_k, keep_top_p
 from forerun.types import SamplingParams
 
@@ -20,12 +21,14 @@ class Processors:
     """The law of one sequence's next token as a pure function of logits and context.
 
     `vocab_ids` `[W] int64` names the token of each column of the logits, for a draft whose head is trimmed;
-    without it a column is its own id. Context, biases and stop ids are always full ids; unknown ones are without effect.
+    without it a column is its own id. Context, biases and stop ids are always full ids; unknown ones do nothing.
+    Raises InvalidRequest for parameters outside their ranges.
     """
 
     def __init__(
         self, params: SamplingParams, num_prompt_tokens: int, vocab_ids: npt.NDArray[np.integer] | None = None
     ) -> None:
+        check_ranges(params)
         self._params = params
         self._num_prompt_tokens = num_prompt_tokens
         self._columns = None if vocab_ids is None else _invert(np.asarray(vocab_ids, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The rejection rule by exact enumeration: what it emits has the target's law, and six near misses are seen to have not.
+"""The rejection rule by exact enumeration: its law is the target's, and near misses are seen to miss it.
 
 Nothing here is sampled, so there is no false alarm: probabilities agree to 1e-9 or the rule is wrong.
 Cases 4, 5, 6, 17, 29, 30.
@@ -11,7 +11,8 @@ import pytest
 
 from forerun.types import Proposal, SamplingParams
 from target_service.rules import Outcome, rejection
-from tests.support.rule_cells import Cell, World
+from tests.support.rule_cells import Cell
+from tests.support.rule_world import World
 
 EXACT = 1e-9
 VISIBLE = 0.01  # a negative control must miss the target's law by at least this total variation

@@ -1,24 +1,22 @@
-"""Small worlds in which what the rejection rule emits is counted exactly instead of sampled.
+"""What the rejection rule emits in a small world, counted exactly instead of sampled.
 
-The rule under test is the shipped `verify`. Its uniforms are scripted: a token is accepted for exactly the uniforms below
-a threshold, which is found by trying both sides of it; and the law that it hands to `draw` is recorded (that `draw`
-draws from the law it is given is tests/unit/sampling/test_draw.py's business, by the same kind of counting).
+The rule under test is the shipped `verify`. Its uniforms are scripted: a token is accepted for exactly the uniforms
+below a threshold, which is found by trying both sides of it; and the law that it hands to `draw` is recorded (that
+`draw` draws from the law it is given is shown in tests/unit/sampling/test_draw.py, by the same kind of counting).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from forerun.sampling.draw import truncate
-from forerun.sampling.processors import Processors
-from forerun.types import Proposal, SamplingParams
+from forerun.types import Proposal
 from target_service.rules import rejection
+from tests.support.rule_world import PROMPT
 
 RESOLUTION = 2.0**-50
 HAIR = 1e-12
 ALMOST_ONE = 1 - 2.0**-53
-PROMPT = (0,)
 
 
 def preimages(function, num_values):
@@ -44,61 +42,6 @@ def _bisect(function, low, at_low, high, at_high, shares):
 
 
 @dataclass
-class World:
-    """A target and a draft whose logits are random rows, one per last token; penalties see the whole context.
-
-    `unknown_ids` further ids exist in the draft's vocabulary alone. `reported_support` differs from `support` only
-    in a draft that does not report the law it draws from.
-    """
-
-    params: SamplingParams
-    vocab_size: int
-    support: int
-    unknown_ids: int = 0
-    reported_support: int | None = None
-    seed: int = 1
-    memo: dict = field(default_factory=dict)
-
-    def __post_init__(self):
-        rng = np.random.default_rng(self.seed)
-        width = self.vocab_size + self.unknown_ids
-        target = rng.normal(scale=1.5, size=(width, self.vocab_size))
-        draft = rng.normal(scale=0.8, size=(width, width))
-        draft[:, : self.vocab_size] += target
-        self.rows = {"target": target.astype(np.float32), "draft": draft.astype(np.float32)}
-        self.processors = Processors(self.params, len(PROMPT))
-
-    def key(self, prefix):
-        """What the laws after `prefix` depend on."""
-        return (tuple(sorted(prefix)), prefix[-1:]) if self.processors.reads_context else prefix[-1:]
-
-    def target(self, prefix):
-        """The target's law `[V]` after the drafted `prefix`."""
-        return self._law("target", prefix)
-
-    def drawn(self, prefix):
-        """The law that the draft draws its next token from."""
-        return self._sparse(prefix, self.support)
-
-    def reported(self, prefix):
-        """The law that the draft puts on the wire."""
-        return self._sparse(prefix, self.reported_support or self.support)
-
-    def _sparse(self, prefix, support):
-        key = ("sparse", support, self.key(prefix))
-        if key not in self.memo:
-            self.memo[key] = truncate(self._law("draft", prefix), support)
-        return self.memo[key]
-
-    def _law(self, who, prefix):
-        key = (who, self.key(prefix))
-        if key not in self.memo:
-            context = PROMPT + prefix
-            self.memo[key] = self.processors.law(self.rows[who][context[-1]], context)
-        return self.memo[key]
-
-
-@dataclass
 class Script:
     """The rule's noise: accepts everything before `position`, and decides there by `u`."""
 
@@ -113,7 +56,7 @@ class Script:
 
 
 class Cell:
-    """A world, a length K and a rule; counts what the rule emits. `lanes_shared`: acceptance reads the draft's noise."""
+    """A world, a length K and a rule: what does it emit? `lanes_shared`: acceptance reads the draft's noise."""
 
     def __init__(self, world, num_draft_tokens, verify=rejection.verify, lanes_shared=False):
         self.world, self.k, self.verify, self.lanes_shared = world, num_draft_tokens, verify, lanes_shared
@@ -172,7 +115,7 @@ class Cell:
         return tokens
 
     def emitted(self, prefix):
-        """Returns the law of the token emitted after `prefix` once all of it was accepted, and what can be accepted next."""
+        """Returns the law of the token after `prefix`, all of that accepted, and which tokens can be accepted there."""
         position, total = len(prefix), np.zeros(self.world.vocab_size)
         if position == self.k:
             return self.run(prefix, self.k, 0.0)[1], ()

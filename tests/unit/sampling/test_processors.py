@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from forerun.errors import SequenceFault
+from forerun.errors import InvalidRequest, SequenceFault
 from forerun.sampling.processors import Processors
 from forerun.types import SamplingParams
 
@@ -171,3 +171,25 @@ def test_the_callers_logits_are_left_alone():
     before = logits.copy()
     law(SamplingParams(repetition_penalty=1.3, top_p=0.5, logit_bias=((1, 3.0),)), logits)
     assert np.array_equal(before, logits)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": -1},
+        {"temperature": math.nan},
+        {"temperature": math.inf},
+        {"top_p": 1.5},
+        {"top_k": -1},
+        {"min_p": -0.1},
+        {"presence_penalty": math.inf},
+        {"frequency_penalty": math.nan},
+        {"repetition_penalty": 0},
+        {"logit_bias": ((1, math.nan),)},
+    ],
+    ids=str,
+)
+def test_a_parameter_that_gives_no_law_is_refused_by_name(params):
+    with pytest.raises(InvalidRequest) as raised:
+        Processors(SamplingParams(**params), 0)
+    assert raised.value.param == next(iter(params))
