@@ -56,3 +56,7 @@ def usage() -> str:
     """One line a command."""
     lines = [f"  {name:<8} {summary}" for name, summary in _SUMMARIES.items()]
     return "\n".join(["usage: forerun COMMAND [--help] [flags]", "", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,6 +22,8 @@ def generate(root: Path = ROOT) -> None:
     ]
     if protoc.main(arguments) != 0:
         raise RuntimeError(f"protoc failed on {', '.join(files)}")
+    for folder in {Path(file).parent.relative_to("protos") for file in files}:
+        (root / folder / "__init__.py").write_text('"""Generated from protos/."""\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 15.0  # more than the grace that services give to running streams
 
 
 @dataclass(frozen=True)

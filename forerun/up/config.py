@@ -17,5 +17,7 @@ class UpConfig:
     grpc_port: int = option(50050, "port of the gateway's gRPC API")
     draft_port: int = option(50051, "port of the draft")
     target_port: int = option(50052, "port of the target")
-    dtype: str = option("", "precision of the target; empty for its default")
+    draft_metrics_port: int = option(9051, "port of the draft's /metrics")
+    target_metrics_port: int = option(9052, "port of the target's /metrics")
+    precision: str = option("bf16", "weights and cache in this precision", ("bf16", "fp32"))
     start_timeout_s: float = option(300.0, "how long the services may take to produce a first token")

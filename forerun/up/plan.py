@@ -38,14 +38,18 @@ def make_plan(config: UpConfig) -> Plan:
 
 def check_ports(config: UpConfig) -> None:
     """Raises ConfigError, naming the flag, for a port that is given twice or that another program holds."""
-    flags = {"--http-port": config.http_port, "--grpc-port": config.grpc_port}
-    flags |= {"--draft-port": config.draft_port, "--target-port": config.target_port}
-    for flag, port in flags.items():
-        twins = [other for other in flags if flags[other] == port and other != flag]
+    ports = {name: port for name, port in vars(config).items() if name.endswith("_port")}
+    for name, port in ports.items():
+        flag = _flag(name)
+        twins = [_flag(other) for other in ports if ports[other] == port and other != name]
         if twins:
             raise ConfigError(f"{flag} and {twins[0]} are both {port}; give them different ports")
         if _is_taken(config.host, port):
             raise ConfigError(f"port {port} on {config.host} is in use; choose another with {flag}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _is_taken(host: str, port: int) -> bool:
@@ -65,13 +69,25 @@ def _service(name: str, port: int, flags: dict[str, str | int]) -> Service:
 
 
 def _draft_flags(config: UpConfig, draft_model: str) -> dict[str, str | int]:
-    flags: dict[str, str | int] = {"--target-model": config.model, "--host": config.host, "--port": config.draft_port}
-    return flags | ({"--method": "model", "--model": draft_model} if draft_model else {"--method": "ngram"})
+    method = {"--method": "model", "--model": draft_model} if draft_model else {"--method": "ngram"}
+    return {
+        **method,
+        "--target-model": config.model,
+        "--host": config.host,
+        "--port": config.draft_port,
+        "--metrics-port": config.draft_metrics_port,
+        "--precision": config.precision,
+    }
 
 
 def _target_flags(config: UpConfig) -> dict[str, str | int]:
-    dtype: dict[str, str | int] = {"--dtype": config.dtype} if config.dtype else {}
-    return {"--model": config.model, "--host": config.host, "--port": config.target_port, **dtype}
+    return {
+        "--model": config.model,
+        "--host": config.host,
+        "--port": config.target_port,
+        "--metrics-port": config.target_metrics_port,
+        "--precision": config.precision,
+    }
 
 
 def _gateway_flags(config: UpConfig) -> dict[str, str | int]:
