@@ -32,7 +32,6 @@ _PLAIN = (
     "cache_salt",
 )
 _EXTENSION = ("enabled", "num_draft_tokens", "verification")
-_Context = grpc.aio.ServicerContext[gateway_pb2.GenerateRequest, gateway_pb2.GenerateResponse]
 
 
 class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
@@ -42,7 +41,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         self._core = core
 
     async def Generate(  # noqa: N802 - the name is the protocol's
-        self, request: gateway_pb2.GenerateRequest, context: _Context
+        self, request: gateway_pb2.GenerateRequest, context: "grpc.aio.ServicerContext[Any, Any]"
     ) -> AsyncIterator[gateway_pb2.GenerateResponse]:
         """See protos/forerun/v1/gateway.proto; errors end the call with a rich status."""
         request_id = "gen-" + uuid.uuid4().hex

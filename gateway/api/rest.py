@@ -65,9 +65,10 @@ class GeneratingEndpoints:
             async with self._core.running(job, request_id, traceparent) as run:
                 pieces = await run.whole()
                 body = self._shape(job, request_id, run).body(pieces, run.totals)
+            response = json_response(body, headers={"x-request-id": request_id})
         except Exception as error:
-            return await send_response(send, error_response(error))
-        await send_response(send, json_response(body, headers={"x-request-id": request_id}))
+            response = error_response(error)
+        await send_response(send, response)
 
     async def _stream(self, send: Send, job: Job, request_id: str, traceparent: str | None) -> None:
         headers = [(b"x-request-id", request_id.encode())]
