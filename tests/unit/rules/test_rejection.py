@@ -86,3 +86,29 @@ def test_a_malformed_law_is_refused(bad):
 
 def test_as_many_laws_as_tokens_are_needed():
     assert rejection.refusal(Proposal(2, (1, 2), (law([1], [1]),)), NOISE) == "2 tokens came with 1 laws"
+
+
+class Recorder:
+    """Noise that accepts what has a positive ratio up to a position, and notes what it was asked for."""
+
+    def __init__(self, num_accepted):
+        self.num_accepted, self.asked = num_accepted, []
+
+    def acceptance(self, position, base_len):
+        self.asked.append(("acceptance", position, base_len))
+        return 0.0 if position - base_len < self.num_accepted else 1 - 2.0**-53
+
+    def target(self, position, base_len):
+        self.asked.append(("target", position, base_len))
+        return 0.5
+
+
+@pytest.mark.parametrize("num_accepted", [0, 1, 2, 3])
+def test_every_decision_reads_its_own_lane_at_its_own_place_once(num_accepted):
+    """Case 30."""
+    q = law([1], [1])
+    noise = Recorder(num_accepted)
+    outcome = rejection.verify(lambda i: P, Proposal(7, (1, 1, 1), (q, q, q)), noise)
+    acceptances = [("acceptance", 7 + i, 7) for i in range(min(num_accepted + 1, 3))]
+    assert outcome.num_accepted == num_accepted
+    assert noise.asked == [*acceptances, ("target", 7 + num_accepted, 7)]
