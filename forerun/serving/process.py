@@ -11,6 +11,7 @@ import uvloop
 
 from forerun.errors import ForerunError
 from forerun.rpc.server import Server, ServerSettings, stop_on_signals
+from forerun.serving import allocator
 from forerun.serving.settings import ServiceConfig
 from forerun.telemetry import exposition, logs, metrics, tracing
 from forerun.telemetry.metrics import ServiceMetrics
@@ -41,6 +42,7 @@ Build = Callable[[ServiceMetrics, Tracing, Callable[[Exception], None]], Work]
 
 def run(name: str, service_name: str, config: ServiceConfig, port: int, metrics_port: int, build: Build) -> int:
     """Runs a service until SIGTERM or SIGINT and returns the exit status; a start-up error is one line on stderr."""
+    allocator.keep_freed_memory()
     logs.setup_logging(name, config.log_level, config.log_format)  # type: ignore[arg-type]
     try:
         return uvloop.run(_run(name, service_name, config, port, metrics_port, build))
