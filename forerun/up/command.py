@@ -12,7 +12,7 @@ from forerun.config import parse
 from forerun.errors import ForerunError
 from forerun.models.bundled import NAME, is_prepared
 from forerun.models.cache_folder import cache_folder
-from forerun.models.resolve import BUNDLED
+from forerun.models.resolve import BUNDLED, resolve
 from forerun.up import readiness
 from forerun.up.config import UpConfig
 from forerun.up.display import ConsoleDisplay, address_table, rest_url
@@ -29,9 +29,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def prepare(config: UpConfig) -> None:
-    """Converts the bundled model where it is wanted and was not yet; in a process of its own, for its memory."""
+    """Has the models in folders, so that three services do not fetch or convert at once. Raises ConfigError."""
     if config.model in (BUNDLED, NAME) and not is_prepared():
+        # In a process of its own, whose memory is given back.
         subprocess.run([sys.executable, "-m", "forerun.models.bundled"], check=True)
+    for model in (config.model, config.draft_model):
+        if model:
+            resolve(model)
 
 
 async def run(config: UpConfig, plan: Plan, console: Console) -> int:
