@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from forerun.errors import ForerunError, InvalidRequest, ServiceUnavailable
 from forerun.rpc.clients import DraftClient, DraftStream, Metadata
 from forerun.rpc.convert import check_laws
-from forerun.v1.common_pb2 import Abort, Finish, Proposal, Sampling
-from forerun.v1.draft_pb2 import DraftOpen, DraftReply, DraftRequest, Propose
+from forerun.rpc.messages import Abort, DraftOpen, DraftReply, DraftRequest, Finish, Proposal, Propose, Sampling
 from gateway.replicas import Replica, Replicas
 from gateway.transcript import Transcript
 

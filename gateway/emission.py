@@ -1,7 +1,7 @@
 """Commits tokens to transcript and sink, up to the one that ends the text, wherever in a verdict it lies."""
 
 from forerun.rpc.convert import logprobs_from_pb
-from forerun.v1.target_pb2 import PromptLogprobs, Verdict
+from forerun.rpc.messages import PromptLogprobs, Verdict
 from gateway.generation import ChoiceRequest, Sink
 from gateway.transcript import Transcript
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from forerun.v1.target_pb2 import Verdict
+from forerun.rpc.messages import Verdict
 from gateway.costs import Costs
 from gateway.draft_link import Answer
 from gateway.generation import ChoiceStats

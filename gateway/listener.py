@@ -5,8 +5,7 @@ import asyncio
 from forerun.errors import ConfigError, DeadlineExceeded, ForerunError, InvalidRequest, ServiceUnavailable
 from forerun.rpc.clients import DraftStream, TargetStream
 from forerun.rpc.mailbox import Mailbox
-from forerun.v1.draft_pb2 import DraftReply
-from forerun.v1.target_pb2 import TargetReply, Verdict
+from forerun.rpc.messages import DraftReply, TargetReply, Verdict
 from gateway.draft_link import Answer, DraftLink
 from gateway.emission import Emission
 from gateway.learning import Learning
@@ -59,7 +58,7 @@ class Listener:
         return True
 
     async def move_target(self, error: ForerunError) -> None:
-        """Goes on at another replica, after a growing pause where none gives a verdict; raises what cannot be mended."""
+        """Goes on at another replica, after a growing pause where none gives a verdict; raises the incurable."""
         if isinstance(error, InvalidRequest):
             raise error
         self._learning.interrupted()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
-from forerun.v1.common_pb2 import Proposal
+from forerun.rpc.messages import Proposal
 
 
 class Shadow:

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 from forerun.errors import DeadlineExceeded, ForerunError, ServiceUnavailable
 from forerun.rpc.clients import Metadata, TargetClient, TargetStream
+from forerun.rpc.messages import (
+    Abort,
+    Finish,
+    Proposal,
+    Sampling,
+    TargetOpen,
+    TargetReply,
+    TargetRequest,
+    Verdict,
+    Verify,
+)
 from forerun.rpc.status import error_of_fault
-from forerun.v1.common_pb2 import Abort, Finish, Proposal, Sampling
-from forerun.v1.target_pb2 import TargetOpen, TargetReply, TargetRequest, Verdict, Verify
 from gateway.replicas import Replica, Replicas, no_replica
 from gateway.transcript import Transcript
 

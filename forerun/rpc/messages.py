@@ -1,0 +1,24 @@
+"""The wire's messages, for those who hold a stream and pass what they hear on without a copy."""
+
+from forerun.v1.common_pb2 import Abort, Finish, Held, Proposal, Sampling, Waiting
+from forerun.v1.draft_pb2 import DraftOpen, DraftReply, DraftRequest, Propose
+from forerun.v1.target_pb2 import PromptLogprobs, TargetOpen, TargetReply, TargetRequest, Verdict, Verify
+
+__all__ = [
+    "Abort",
+    "DraftOpen",
+    "DraftReply",
+    "DraftRequest",
+    "Finish",
+    "Held",
+    "PromptLogprobs",
+    "Proposal",
+    "Propose",
+    "Sampling",
+    "TargetOpen",
+    "TargetReply",
+    "TargetRequest",
+    "Verdict",
+    "Verify",
+    "Waiting",
+]
