@@ -213,11 +213,15 @@ async def test_a_failure_before_the_first_token_has_its_status(serve, failure, k
 async def test_a_failure_in_the_middle_is_an_error_event_and_the_end(serve):
     """Never silence: a target that dies ends the stream with an error."""
     served = await serve(saying("abcdef", failure=ServiceUnavailable("the target is gone"), fail_at=3))
-    seen = ""
-    with pytest.raises(openai.APIError, match="the target is gone"):
+    seen = []
+
+    async def read():
         async for chunk in await served.chat(stream=True):
-            seen += chunk.choices[0].delta.content or ""
-    assert seen == "abc"
+            seen.append(chunk.choices[0].delta.content or "")
+
+    with pytest.raises(openai.APIError, match="the target is gone"):
+        await read()
+    assert "".join(seen) == "abc"
     body = {"messages": HI, "stream": True}
     raw = (await served.http.post("/v1/chat/completions", json=body)).text
     assert "[DONE]" not in raw
@@ -232,8 +236,7 @@ async def test_a_client_that_leaves_cancels_its_choices_at_once(serve, stream):
     neighbour = asyncio.create_task(served.chat())
     body = {"messages": HI, "stream": stream}
     leaving = asyncio.create_task(served.http.post("/v1/chat/completions", json=body))
-    while len(served.coordinator.requests) < 2:
-        await asyncio.sleep(0.005)
+    await served.coordinator.has_started(2)
     leaving.cancel()
     await asyncio.wait_for(served.coordinator.aborted.wait(), 1)
     gate.set()

@@ -48,12 +48,18 @@ class FakeCoordinator:
         self.starts: list[tuple[int, int]] = []  # (choice, first tokens there were when it started)
         self.started = asyncio.Event()
         self.aborted = asyncio.Event()
+        self._waiting_for: dict[int, asyncio.Event] = {}
+
+    async def has_started(self, num_runs: int) -> None:
+        """Returns when `num_runs` choices have started."""
+        await self._waiting_for.setdefault(num_runs, asyncio.Event()).wait()
 
     async def run(self, request: ChoiceRequest, sink: Sink) -> ChoiceStats:
         self.requests.append(request)
         self.starts.append((request.choice, len(self.first_tokens)))
         self.num_running += 1
         self.started.set()
+        self._waiting_for.setdefault(len(self.requests), asyncio.Event()).set()
         try:
             return await self._run(request, sink)
         except asyncio.CancelledError:

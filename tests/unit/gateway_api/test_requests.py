@@ -6,7 +6,7 @@ import pytest
 
 from forerun.errors import InvalidRequest, UnknownModel
 from forerun.types import Verification
-from gateway.api.errors import ContextLengthExceeded, Unsupported, UnknownParameter
+from gateway.api.errors import ContextLengthExceeded, UnknownParameter, Unsupported
 from gateway.api.http import parse_json
 from gateway.api.limits import Limits
 from gateway.api.requests import Requests
@@ -66,7 +66,8 @@ def test_eos_and_stop_token_ids_are_banned_until_min_tokens():
 
 def test_every_sampling_parameter_arrives():
     """Case 17, 20: none is dropped silently."""
-    given = dict(temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, presence_penalty=1.5, frequency_penalty=-1)
+    given = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1}
+    given |= {"presence_penalty": 1.5, "frequency_penalty": -1}
     params = chat(**given, repetition_penalty=1.1, logit_bias={"3": -100, "1": 2.5}).sampling.params
     assert {name: getattr(params, name) for name in given} == given
     assert (params.repetition_penalty, params.logit_bias) == (1.1, ((1, 2.5), (3, -100.0)))
@@ -294,7 +295,8 @@ def test_special_tokens_in_a_chat_are_single_ids_and_a_bos_is_not_doubled():
 
 def test_the_cache_of_one_key_is_none_of_another_s():
     body = {"messages": [{"role": "user", "content": "a"}]}
-    salts = {REQUESTS.chat({**body, "cache_salt": salt}, key).cache_salt for key in ("", "a", "b") for salt in ("", "s")}
+    pairs = [(key, salt) for key in ("", "a", "b") for salt in ("", "s")]
+    salts = {REQUESTS.chat({**body, "cache_salt": salt}, key).cache_salt for key, salt in pairs}
     assert len(salts) == 6
 
 

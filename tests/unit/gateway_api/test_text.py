@@ -61,7 +61,8 @@ def test_a_lone_surrogate_is_an_invalid_request():
 
 
 def test_a_template_renders_as_transformers_renders_it():
-    template = "{%- for m in messages %}\n  {% if loop.index > 1 %}{% break %}{% endif %}\n{{ m | tojson }}\n{% endfor %}"
+    template = "{%- for m in messages %}\n  {% if loop.index > 1 %}{% break %}{% endif %}\n{{ m | tojson }}\n"
+    template += "{% endfor %}{{ tools }}|{{ bos_token }}|"
     messages = [{"role": "user", "content": "<é>"}, {"role": "user", "content": "b"}]
     from transformers.utils.chat_template_utils import render_jinja_template
 
