@@ -5,16 +5,15 @@ from collections.abc import Callable, Sequence
 
 import grpc
 
+from draft_service import servicer
 from draft_service.config import DraftConfig
 from draft_service.methods import METHODS, Method
-from draft_service.servicer import DraftServicer
 from forerun import config as settings
 from forerun import registry
 from forerun.errors import ForerunError
 from forerun.serving import process
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
-from forerun.v1 import draft_pb2_grpc
 
 
 class DraftWork:
@@ -33,7 +32,7 @@ class DraftWork:
         return self._method.heartbeat_age_s()
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        draft_pb2_grpc.add_DraftServiceServicer_to_server(DraftServicer(self._method), server)  # type: ignore[no-untyped-call]
+        servicer.add_to(server, self._method)
 
 
 def build(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from opentelemetry.trace import INVALID_SPAN, Span
 
 from forerun.errors import InvalidRequest
+from forerun.rpc.messages import Propose
 from forerun.telemetry import semconv
 from forerun.telemetry.context import remote_context
 from forerun.telemetry.tracing import Tracing
 from forerun.transcript_hash import transcript_hash
-from forerun.v1 import draft_pb2
 
 
 def check_transcript(
@@ -23,7 +23,7 @@ def check_transcript(
         raise InvalidRequest(f"the {len(transcript)} tokens here do not have the hash that was sent", "hash")
 
 
-def start_span(tracing: Tracing, traceparent: str | None, request: draft_pb2.Propose) -> Span:
+def start_span(tracing: Tracing, traceparent: str | None, request: Propose) -> Span:
     """The propose span under the round that the message names; not recorded where it names none."""
     parent = remote_context(traceparent, request.span_id)
     if parent is None:

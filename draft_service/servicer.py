@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import grpc
+
 from draft_service.methods import Method
 from forerun.rpc import convert
 from forerun.serving import stream
@@ -27,3 +29,8 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     async def Vocabulary(self, request: common_pb2.VocabularyRequest, context: Any) -> common_pb2.Vocabulary:  # noqa: N802
         return common_pb2.Vocabulary(tokens=self._method.tokens)
+
+
+def add_to(server: grpc.aio.Server, method: Method) -> None:
+    """Has `server` serve it."""
+    draft_pb2_grpc.add_DraftServiceServicer_to_server(DraftServicer(method), server)  # type: ignore[no-untyped-call]

@@ -13,11 +13,11 @@ from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
 from forerun.errors import InvalidRequest
 from forerun.rpc import convert
+from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.types import Proposal, SparseLaw
-from forerun.v1 import common_pb2, draft_pb2
 
 
 class DraftSession:
@@ -29,7 +29,7 @@ class DraftSession:
 
     def __init__(
         self,
-        opened: draft_pb2.DraftOpen,
+        opened: DraftOpen,
         drawer: Drawer,
         loop: EngineLoop,
         max_model_len: int,
@@ -61,7 +61,7 @@ class DraftSession:
     def begin(self) -> None:
         self._loop.call(self._add)
 
-    def receive(self, request: draft_pb2.Propose) -> None:
+    def receive(self, request: Propose) -> None:
         self._loop.call(partial(self._guarded, request))
 
     def waiting_for(self) -> str:
@@ -107,14 +107,14 @@ class DraftSession:
         self._end_span()
         self._loop.remove(self._sequence)
 
-    def _guarded(self, request: draft_pb2.Propose) -> None:
+    def _guarded(self, request: Propose) -> None:
         try:
             self._take(request)
         except InvalidRequest as error:
             self._loop.remove(self._sequence)
             self.on_fault(error)
 
-    def _take(self, request: draft_pb2.Propose) -> None:
+    def _take(self, request: Propose) -> None:
         """A new message: a proposal in the making is void; drafted tokens that came true stay in the cache."""
         if self._num_due:
             self._metrics.overtaken_proposals.inc()
@@ -122,14 +122,14 @@ class DraftSession:
         held = table.commit(sequence, request.base_len, list(request.ids))
         if held is not None:
             self._num_due = 0
-            self._reply(common_pb2.Held(len=held))
+            self._reply(Held(len=held))
             return
         self._base_len = request.base_len + len(request.ids)
         table.truncate(sequence, self._base_len)
         check_transcript(request.ids, self._vocab_size, sequence.tokens, request.hash)
         self._start(request)
 
-    def _start(self, request: draft_pb2.Propose) -> None:
+    def _start(self, request: Propose) -> None:
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + request.deadline_s if request.deadline_s else 0.0
         self._end_span()

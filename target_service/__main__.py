@@ -14,9 +14,8 @@ from forerun.serving.model_service import ModelService
 from forerun.serving.start import build_engine
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
-from forerun.v1 import target_pb2_grpc
+from target_service import servicer
 from target_service.config import TargetConfig
-from target_service.servicer import TargetServicer
 
 
 class TargetWork:
@@ -35,7 +34,7 @@ class TargetWork:
         return self._service.engine.loop.heartbeat_age_s
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        target_pb2_grpc.add_TargetServiceServicer_to_server(TargetServicer(self._service), server)  # type: ignore[no-untyped-call]
+        servicer.add_to(server, self._service)
 
 
 def build(

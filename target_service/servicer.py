@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import grpc
+
 from forerun.errors import InvalidRequest
 from forerun.rpc import convert
 from forerun.serving import stream
@@ -55,3 +57,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             service.tracing,
             traceparent,
         )
+
+
+def add_to(server: grpc.aio.Server, service: ModelService) -> None:
+    """Has `server` serve it."""
+    target_pb2_grpc.add_TargetServiceServicer_to_server(TargetServicer(service), server)  # type: ignore[no-untyped-call]

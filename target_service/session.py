@@ -12,6 +12,7 @@ from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
 from forerun.errors import InvalidRequest
 from forerun.rpc import convert
+from forerun.rpc.messages import Held, PromptLogprobs, TargetOpen, Verify
 from forerun.serving.session import Reply
 from forerun.telemetry import semconv
 from forerun.telemetry.context import remote_context
@@ -19,7 +20,6 @@ from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.transcript_hash import transcript_hash
 from forerun.types import Proposal
-from forerun.v1 import common_pb2, target_pb2
 from target_service.prompt_scoring import PromptScoring
 from target_service.verifier import Verifier
 
@@ -33,7 +33,7 @@ class TargetSession:
 
     def __init__(
         self,
-        opened: target_pb2.TargetOpen,
+        opened: TargetOpen,
         verifier: Verifier,
         loop: EngineLoop,
         max_model_len: int,
@@ -65,14 +65,14 @@ class TargetSession:
         self._signed = len(prompt)
         self._num_due = 0
         self._proposal = Proposal(len(prompt))
-        self._deferred: target_pb2.Verify | None = None
+        self._deferred: Verify | None = None
         self._starved = ""
         self._counted = False
 
     def begin(self) -> None:
         self._loop.call(self._add)
 
-    def receive(self, request: target_pb2.Verify) -> None:
+    def receive(self, request: Verify) -> None:
         self._loop.call(partial(self._guarded, request))
 
     def waiting_for(self) -> str:
@@ -120,14 +120,14 @@ class TargetSession:
         self._end_span()
         self._loop.remove(self._sequence)
 
-    def _guarded(self, request: target_pb2.Verify) -> None:
+    def _guarded(self, request: Verify) -> None:
         try:
             self._take(request)
         except InvalidRequest as error:
             self._loop.remove(self._sequence)
             self.on_fault(error)
 
-    def _take(self, request: target_pb2.Verify) -> None:
+    def _take(self, request: Verify) -> None:
         """A new message: what was in flight is void, what was signed stays."""
         if self._scoring is not None:
             self._deferred = request
@@ -137,7 +137,7 @@ class TargetSession:
         held = table.commit(sequence, request.base_len, list(request.ids))
         if held is not None:
             self._num_due = 0
-            self._reply(common_pb2.Held(len=held))
+            self._reply(Held(len=held))
             return
         committed = request.base_len + len(request.ids)
         self._check(request, committed)
@@ -150,7 +150,7 @@ class TargetSession:
         proposal = Proposal(self._signed) if overtaken else convert.proposal_from_pb(request.proposal)
         self._extend(self._cut(proposal))
 
-    def _check(self, request: target_pb2.Verify, committed: int) -> None:
+    def _check(self, request: Verify, committed: int) -> None:
         """Raises InvalidRequest for a transcript that is not the gateway's, too long, or has unknown ids."""
         if transcript_hash(self._sequence.tokens[:committed]) != request.hash:
             raise InvalidRequest(f"the first {committed} tokens here do not have the hash that was sent", "hash")
@@ -190,7 +190,7 @@ class TargetSession:
         scoring.take(logits)
         if scoring.request(self._sequence):
             return
-        self._reply(target_pb2.PromptLogprobs(logprobs=convert.logprobs_to_pb(scoring.logprobs)))
+        self._reply(PromptLogprobs(logprobs=convert.logprobs_to_pb(scoring.logprobs)))
         self._scoring = None
         if self._deferred is not None:
             self._guarded(self._deferred)
@@ -203,7 +203,7 @@ class TargetSession:
             self._counted = True
             self._metrics.observe_prefix(len(self._sequence.tokens), self._sequence.num_cached_tokens or 0)
 
-    def _start_span(self, request: target_pb2.Verify) -> None:
+    def _start_span(self, request: Verify) -> None:
         self._end_span()
         parent = remote_context(self._traceparent, request.span_id)
         if parent is not None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from forerun.rpc.messages import DraftOpen
 from forerun.serving.session import ReplyBox, Session
 from forerun.types import ServiceInfo
-from forerun.v1 import draft_pb2
 
 METHODS = {
     "model": "draft_service.methods.model:create",
@@ -31,7 +31,7 @@ class Method(Protocol):
 
     def info(self) -> ServiceInfo: ...
 
-    def session(self, opened: draft_pb2.DraftOpen, box: ReplyBox, traceparent: str | None) -> Session:
+    def session(self, opened: DraftOpen, box: ReplyBox, traceparent: str | None) -> Session:
         """Raises InvalidRequest for what cannot be drafted for."""
         ...
 

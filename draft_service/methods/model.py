@@ -10,13 +10,13 @@ from forerun.errors import ConfigError, InvalidRequest
 from forerun.models import resolve
 from forerun.models.tokenizer_files import read_model_text
 from forerun.rpc import convert
+from forerun.rpc.messages import DraftOpen
 from forerun.serving.model_service import ModelService
 from forerun.serving.session import ReplyBox
 from forerun.serving.start import build_engine
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.types import ServiceInfo, Verification
-from forerun.v1 import draft_pb2
 
 
 class ModelMethod:
@@ -43,7 +43,7 @@ class ModelMethod:
     def info(self) -> ServiceInfo:
         return self._service.info("draft", tuple(Verification), method="model")
 
-    def session(self, opened: draft_pb2.DraftOpen, box: ReplyBox, traceparent: str | None) -> DraftSession:
+    def session(self, opened: DraftOpen, box: ReplyBox, traceparent: str | None) -> DraftSession:
         service = self._service
         params = convert.sampling_from_pb(opened.sampling)
         if len(opened.noise_key) != 16:

@@ -11,11 +11,11 @@ from draft_service.proposing import check_transcript, start_span
 from forerun import __version__
 from forerun.errors import InvalidRequest
 from forerun.rpc import convert
+from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply, ReplyBox
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.types import Proposal, ServiceInfo, SparseLaw, Verification
-from forerun.v1 import common_pb2, draft_pb2
 
 
 def look_up(tokens: Sequence[int], k: int, max_ngram: int, min_ngram: int) -> tuple[int, ...]:
@@ -35,7 +35,7 @@ class NgramSession:
 
     def __init__(
         self,
-        opened: draft_pb2.DraftOpen,
+        opened: DraftOpen,
         sizes: tuple[int, int],
         reply: Callable[[Reply], None],
         tracing: Tracing,
@@ -59,10 +59,10 @@ class NgramSession:
     def end(self) -> None:
         self._tokens.clear()
 
-    def receive(self, request: draft_pb2.Propose) -> None:
+    def receive(self, request: Propose) -> None:
         started_s = time.monotonic()
         if len(self._tokens) < request.base_len:
-            self._reply(common_pb2.Held(len=len(self._tokens)))
+            self._reply(Held(len=len(self._tokens)))
             return
         self._tokens[request.base_len :] = request.ids
         try:
@@ -112,7 +112,7 @@ class NgramMethod:
             verifications=tuple(Verification),
         )
 
-    def session(self, opened: draft_pb2.DraftOpen, box: ReplyBox, traceparent: str | None) -> NgramSession:
+    def session(self, opened: DraftOpen, box: ReplyBox, traceparent: str | None) -> NgramSession:
         return NgramSession(opened, self._sizes, box.put, self._tracing, traceparent, self._metrics)
 
 

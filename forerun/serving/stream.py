@@ -9,9 +9,9 @@ import grpc
 from google.protobuf.message import Message
 
 from forerun.errors import DeadlineExceeded, ForerunError, InvalidRequest
+from forerun.rpc.messages import Waiting
 from forerun.rpc.status import abort, fault_of
 from forerun.serving.session import END, End, ReplyBox, Session
-from forerun.v1 import common_pb2
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ async def _write(context: Any, session: Session, box: ReplyBox, reply_type: Call
 
 def _nothing_yet(session: Session, quiet_s: float) -> Message | Exception | None:
     if reason := session.waiting_for():
-        return common_pb2.Waiting(reason=reason)
+        return Waiting(reason=reason)
     if quiet_s >= LEASE_S:
         return DeadlineExceeded(f"nothing was asked on this stream for {LEASE_S:.0f} s")
     return None
