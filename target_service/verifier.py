@@ -57,7 +57,7 @@ class Verifier:
         is as good as none. Raises SequenceFault where a logit that is looked at is not finite.
         """
         refused = self._refusal(proposal) or _misplaced(proposal, len(context))
-        kept = Proposal(len(context)) if refused else proposal
+        kept = Proposal(len(context)) if refused or not proposal.tokens else proposal
         rows = logits[:, : self._vocab_size]
         if len(rows) <= len(self.usable(kept)):
             raise SequenceFault(f"{len(rows)} rows of logits for a proposal of {len(kept.tokens)} tokens")
