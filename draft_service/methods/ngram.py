@@ -76,6 +76,7 @@ class NgramSession:
         self._metrics.generation_tokens.inc(len(drafted))
         span.end()
         proposal = Proposal(len(self._tokens), drafted, laws, time.monotonic() - started_s)
+        self._tokens.extend(drafted)
         self._reply(convert.proposal_to_pb(proposal))
 
 
