@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
+from forerun.errors import Overloaded
 from gateway.api.coordinating import Coordinator
 from gateway.api.errors import face_of
 from gateway.api.following import Following
@@ -40,6 +41,7 @@ class Core:
         self._coordinator = coordinator
         self._observer = observer or SilentObserver()
         self._clock = clock
+        self._num_choices = 0
 
     @asynccontextmanager
     async def running(self, job: Job, request_id: str, traceparent: str | None) -> AsyncIterator[Run]:
@@ -48,7 +50,7 @@ class Core:
         following = Following(job, request_id, watch, self.freshness, self._clock)
         run = Run(self._coordinator, self.text, job, following.on_tokens)
         try:
-            with watch.current():
+            with self._admitted(job), watch.current():
                 async with run:
                     yield run
         except (asyncio.CancelledError, GeneratorExit):
@@ -59,6 +61,17 @@ class Core:
             following.end(run.totals, face_of(error).http, type(error).__name__)
             raise
         following.end(run.totals, 200, "")
+
+    @contextmanager
+    def _admitted(self, job: Job) -> Iterator[None]:
+        num = self._num_choices + job.num_choices
+        if num > self.limits.running_choices:
+            raise Overloaded(f"{self._num_choices} choices are being generated, no more than that at once; try later")
+        self._num_choices = num
+        try:
+            yield
+        finally:
+            self._num_choices -= job.num_choices
 
     def refused(self, endpoint: str, error: Exception, request_id: str, traceparent: str | None) -> None:
         """Tells the observer of a request that never ran."""

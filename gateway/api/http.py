@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +11,9 @@ from starlette.types import Receive, Scope, Send
 
 from forerun.errors import InvalidRequest
 from gateway.api.errors import BodyTooLarge, error_body, error_headers, face_of
+
+Result = TypeVar("Result")
+_INLINE_BYTES = 32_768
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -25,6 +28,11 @@ async def read_body(request: Request, limit: int) -> bytes:
             raise BodyTooLarge(f"the body has more than the {limit} bytes that this server reads")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def off_loop(num_bytes: int, work: Callable[[], Result]) -> Result:
+    """Returns what `work` makes of a body; that of a long one is made in a thread, as splitting text takes time."""
+    return work() if num_bytes <= _INLINE_BYTES else await asyncio.to_thread(work)
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class Limits:
     logit_bias: int = 1_024
     num_draft_tokens: int = 32
     messages: int = 10_000
+    running_choices: int = 2_048  # of all requests together
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from forerun.errors import InvalidRequest, ServiceUnavailable
 from gateway.api.core import Core
 from gateway.api.errors import error_body
 from gateway.api.fields import Fields
-from gateway.api.http import error_response, json_response, parse_json, read_body
+from gateway.api.http import error_response, json_response, off_loop, parse_json, read_body
 from gateway.api.prompts import Prompts
 from gateway.api.sampling import token_id
 
@@ -63,11 +63,15 @@ class OperationEndpoints:
 
     async def _with_fields(self, request: Request, work: Callable[[Fields], Mapping[str, Any]]) -> Response:
         try:
-            fields = Fields(parse_json(await read_body(request, self._core.limits.body_bytes)))
-            self._core.model.check_name(fields.raw("model"))
-            return json_response(work(fields))
+            raw = await read_body(request, self._core.limits.body_bytes)
+            return json_response(await off_loop(len(raw), lambda: work(self._fields(raw))))
         except InvalidRequest as error:
             return error_response(error)
+
+    def _fields(self, raw: bytes) -> Fields:
+        fields = Fields(parse_json(raw))
+        self._core.model.check_name(fields.raw("model"))
+        return fields
 
     def _tokenize(self, fields: Fields) -> dict[str, Any]:
         messages, prompt = fields.raw("messages"), fields.raw("prompt")

@@ -1,6 +1,5 @@
 """The two generating endpoints over HTTP."""
 
-import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -16,6 +15,7 @@ from gateway.api.http import (
     Cancellable,
     error_response,
     json_response,
+    off_loop,
     parse_json,
     read_body,
     send_events,
@@ -25,7 +25,6 @@ from gateway.api.job import Job
 from gateway.api.runner import Run
 from gateway.api.shapes import ChatShape, CompletionShape, Shape
 
-_INLINE_BYTES = 32_768  # splitting a longer text takes milliseconds: it leaves the event loop
 _PREFIXES = {"chat": "chatcmpl-", "completion": "cmpl-"}
 Endpoint = Literal["chat", "completion"]
 
@@ -51,7 +50,7 @@ class GeneratingEndpoints:
         traceparent = request.headers.get("traceparent")
         try:
             raw = await read_body(request, self._core.limits.body_bytes)
-            job = await _off_loop(len(raw), lambda: read(parse_json(raw), _tenant(request)))
+            job = await off_loop(len(raw), lambda: read(parse_json(raw), _tenant(request)))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:
@@ -93,10 +92,6 @@ class GeneratingEndpoints:
         if job.endpoint == "chat":
             return ChatShape(job, self._core.text, request_id, created)
         return CompletionShape(job, self._core.text, request_id, created, run.prompt_logprobs)
-
-
-async def _off_loop(num_bytes: int, work: Callable[[], Job]) -> Job:
-    return work() if num_bytes <= _INLINE_BYTES else await asyncio.to_thread(work)
 
 
 def _tenant(request: Request) -> str:

@@ -31,9 +31,9 @@ class Run:
         self._changed: dict[int, ChoiceSink] = {}
         self._flushed = [0] * job.num_choices
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._num_running = job.num_choices
         self._failure: BaseException | None = None
         self._ended: set[int] = set()  # choices whose last piece was handed out
+        self._done: set[int] = set()  # choices whose task came to its end
         self._leaving = False
         self._sinks = [self._sink(i, text) for i in range(job.num_choices)]
 
@@ -60,22 +60,34 @@ class Run:
 
         Raises what the first failing choice raised.
         """
-        while self._num_running or self._changed:
+        while self._num_running() or self._changed:
             await self._wait()
-            changed, self._changed = self._changed, {}
-            for index, sink in changed.items():
-                if index in self._ended:
-                    continue
+            for sink in self._take_changed():
                 piece = sink.take()
                 if piece.finish_reason is not None:
-                    self._ended.add(index)
+                    self._ended.add(piece.index)
                 yield piece
 
     async def whole(self) -> list[Piece]:
         """Returns one piece a choice, when all have finished."""
-        while self._num_running:
+        while self._num_running():
             await self._wait()
         return [sink.take() for sink in self._sinks]
+
+    def _num_running(self) -> int:
+        return self._job.num_choices - len(self._done)
+
+    def _take_changed(self) -> list[ChoiceSink]:
+        """Returns the choices with news; those that must begin with the prompt's laws wait until these are there."""
+        ready = [sink for sink in self._changed.values() if self._may_begin(sink.index)]
+        for sink in ready:
+            del self._changed[sink.index]
+        return [sink for sink in ready if sink.index not in self._ended]
+
+    def _may_begin(self, index: int) -> bool:
+        first = self._sinks[index - index % self._job.n]
+        waits = self._job.num_prompt_logprobs is not None and not first.prompt_logprobs
+        return not waits or first.index in self._done
 
     async def _wait(self) -> None:
         await self._news.wait()
@@ -118,7 +130,7 @@ class Run:
             self._failure = ServiceUnavailable("generation was cut off; try again")
         except Exception as error:
             self._failure = self._failure or error
-        self._num_running -= 1
+        self._done.add(index)
         if index % self._job.n == 0:
             self._start_siblings(index)
         self._wake(sink)

@@ -8,6 +8,7 @@ import pytest
 
 from forerun.errors import Overloaded, SequenceFault, ServiceUnavailable
 from gateway.api.core import Core
+from gateway.api.limits import Limits
 from gateway.app import create_app
 from tests.support.byte_text import byte_model, byte_text
 from tests.support.fake_coordinator import FakeCoordinator, hashed
@@ -45,8 +46,8 @@ async def serve():
     """Starts servers; each is stopped at the end."""
     stack = []
 
-    async def start(coordinator):
-        context = serving(create_app(Core(coordinator, TEXT, MODEL)))
+    async def start(coordinator, **more):
+        context = serving(create_app(Core(coordinator, TEXT, MODEL, **more)))
         served = Served(await context.__aenter__(), coordinator)
         stack.append((context, served))
         return served
@@ -154,6 +155,43 @@ async def test_echo_with_logprobs_and_no_tokens_scores_the_prompt(serve):
     assert choice.logprobs.top_logprobs[0] is None
     assert len(choice.logprobs.top_logprobs[1]) == 3
     assert answer.usage.completion_tokens == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_streamed_echo_begins_with_the_prompt_whenever_its_laws_come(serve, late):
+    served = await serve(saying("xy"))
+    served.coordinator.late_prompt_logprobs = late
+    whole = await served.complete(prompt="abc", echo=True, logprobs=1, n=2)
+    assert [choice.text for choice in whole.choices] == ["abcxy", "abcxy"]
+    texts, tokens = ["", ""], [[], []]
+    async for chunk in await served.complete(prompt="abc", echo=True, logprobs=1, n=2, stream=True):
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+        tokens[chunk.choices[0].index] += chunk.choices[0].logprobs.tokens
+    assert texts == ["abcxy", "abcxy"]
+    assert tokens == [choice.logprobs.tokens for choice in whole.choices]
+
+
+async def test_more_choices_than_the_gateway_runs_are_told_to_come_back(serve):
+    gate = asyncio.Event()
+    served = await serve(saying("x", gate=gate), limits=Limits(running_choices=2))
+    first = asyncio.create_task(served.chat(n=2))
+    await served.coordinator.has_started(1)
+    with pytest.raises(openai.RateLimitError):
+        await served.chat()
+    gate.set()
+    await first
+    assert (await served.chat()).choices[0].message.content == "x"
+
+
+async def test_a_body_without_declared_length_is_cut_off_at_the_limit(serve):
+    served = await serve(saying("x"), limits=Limits(body_bytes=1000))
+
+    async def endless():
+        for _ in range(100):
+            yield b"x" * 100
+
+    response = await served.http.post("/v1/completions", content=endless())
+    assert response.status_code == 413
 
 
 async def test_logprobs_come_in_both_shapes_and_stream_alike(serve):

@@ -41,6 +41,7 @@ class FakeCoordinator:
         self.gate = gate
         self.failure = failure
         self.fail_at = fail_at
+        self.late_prompt_logprobs = False  # where True, they come after the last token
         self.requests: list[ChoiceRequest] = []
         self.num_running = 0
         self.num_aborted = 0
@@ -71,8 +72,8 @@ class FakeCoordinator:
 
     async def _run(self, request: ChoiceRequest, sink: Sink) -> ChoiceStats:
         stats = ChoiceStats(num_cached_tokens=len(request.prompt) // 2)
-        if request.num_prompt_logprobs is not None:
-            sink.push_prompt_logprobs(tuple(laws(token, request.num_prompt_logprobs) for token in request.prompt[1:]))
+        if not self.late_prompt_logprobs or request.max_tokens == 0:
+            _score_prompt(request, sink)
         if request.max_tokens == 0:
             return stats
         tokens = list(self.script(request))
@@ -82,6 +83,9 @@ class FakeCoordinator:
             stats.num_draft_tokens += self.run_len
             stats.num_accepted_tokens += self.run_len - 1
             if self._commit(request, sink, tokens[base : base + self.run_len], base):
+                await asyncio.sleep(0)
+                if self.late_prompt_logprobs:
+                    _score_prompt(request, sink)
                 return stats
         await asyncio.Event().wait()
         raise AssertionError
@@ -98,6 +102,11 @@ class FakeCoordinator:
                 return True
         sink.flush()
         return False
+
+
+def _score_prompt(request: ChoiceRequest, sink: Sink) -> None:
+    if request.num_prompt_logprobs is not None:
+        sink.push_prompt_logprobs(tuple(laws(token, request.num_prompt_logprobs) for token in request.prompt[1:]))
 
 
 def laws(token: int, num_top: int) -> TokenLogprobs:

@@ -3,9 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from forerun.errors import InvalidRequest
-from tests.support.byte_text import byte_text
+from gateway.text import Text
+from tests.support.byte_text import byte_text, byte_tokenizer
 
 TEXT = byte_text()
 SAMPLES = ["hello world", "你好，世界", "🤷🏽‍♂️ ok", "naïve — 한국어", "the hell", "\ufffd", "tail\ufffd"]
@@ -53,6 +55,17 @@ def test_special_tokens_give_no_text():
 @settings(max_examples=100, deadline=None)
 def test_token_bytes_joined_are_the_text_in_utf8(text):
     assert b"".join(TEXT.token_bytes(token) for token in TEXT.encode(text)) == text.encode()
+
+
+def test_a_bos_that_the_text_brings_is_not_doubled():
+    tokenizer = byte_tokenizer()
+    bos = tokenizer.token_to_id("<|im_start|>")
+    special = [("<|im_start|>", bos)]
+    tokenizer.post_processor = TemplateProcessing(single="<|im_start|> $A", special_tokens=special)
+    text = Text(tokenizer)
+    assert text.encode("hi") == [bos, *TEXT.encode("hi")]
+    assert text.encode("<|im_start|>hi") == text.encode("hi")
+    assert text.encode("hi", add_special_tokens=False) == TEXT.encode("hi")
 
 
 def test_a_lone_surrogate_is_an_invalid_request():
