@@ -158,3 +158,8 @@ def _last(request_id: str, totals: Totals) -> gateway_pb2.GenerateResponse:
     return gateway_pb2.GenerateResponse(
         id=request_id, usage=usage, speculative=gateway_pb2.SpeculativeStats(**totals.speculative())
     )
+
+
+def add_to(server: grpc.aio.Server, core: Core) -> None:
+    """Has `server` serve Generate."""
+    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(GatewayServicer(core), server)  # type: ignore[no-untyped-call]

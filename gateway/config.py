@@ -1,0 +1,45 @@
+"""The gateway's flags."""
+
+from dataclasses import dataclass
+
+from forerun.config import option
+from forerun.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    """The gateway: OpenAI's REST API and gRPC Generate over a draft and a target."""
+
+    model: str = option("SmolLM2-135M-Instruct", "whose tokenizer and chat template it speaks: name, folder or hub id")
+    served_model_name: str = option("", "what clients call the model; empty takes the model's own name")
+    host: str = option("127.0.0.1", "address to listen on")
+    http_port: int = option(8000, "port of the REST API")
+    grpc_port: int = option(50050, "port of gRPC Generate; 0 takes a free one")
+    target_addresses: str = option("127.0.0.1:50052", "targets, host:port,host:port")
+    draft_addresses: str = option("127.0.0.1:50051", "drafts, host:port,host:port; empty serves without")
+    num_draft_tokens: str = option("auto", "tokens that a draft runs ahead: auto, or a number that stays")
+    max_num_draft_tokens: int = option(8, "most that auto may choose")
+    target_timeout_s: float = option(60.0, "a target silent for so long while it owes an answer is taken for dead")
+    max_streams: int = option(256, "concurrent gRPC calls; more are refused")
+    grace_s: float = option(10.0, "seconds that running requests get to end after SIGTERM")
+    reflection: bool = option(False, "gRPC reflection, for development")
+    log_level: str = option("INFO", "DEBUG, INFO, WARNING or ERROR")
+    log_format: str = option("json", "json or text", ("json", "text"))
+
+    @property
+    def fixed_num_draft_tokens(self) -> int | None:
+        """K where it is fixed, None for auto. Raises ConfigError for anything else."""
+        if self.num_draft_tokens == "auto":
+            return None
+        if not self.num_draft_tokens.isdecimal():
+            raise ConfigError(f"--num-draft-tokens is 'auto' or a number, not {self.num_draft_tokens!r}")
+        return int(self.num_draft_tokens)
+
+
+def addresses(text: str, flag: str) -> list[str]:
+    """The addresses in a comma-separated list. Raises ConfigError, naming the flag, for one without a port."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    for address in found:
+        if not address.rpartition(":")[2].isdecimal() or ":" not in address:
+            raise ConfigError(f"{flag}: {address!r} is not host:port")
+    return found

@@ -1,0 +1,132 @@
+"""The gateway's process: wires replicas, coordinator and both faces together, and drains on SIGTERM."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from forerun.errors import ConfigError
+from forerun.models import resolve
+from forerun.models.tokenizer_files import ModelText, read_model_text
+from forerun.rpc.clients import DraftClient, TargetClient
+from forerun.rpc.server import Server, ServerSettings, stop_on_signals
+from forerun.telemetry import tracing
+from forerun.telemetry.exposition import render
+from forerun.telemetry.metrics import GatewayMetrics, new_registry
+from forerun.telemetry.tracing import Tracing
+from gateway import servicer
+from gateway.api.core import Core
+from gateway.api.limits import ModelInfo
+from gateway.api.observer import TelemetryObserver
+from gateway.app import create_app
+from gateway.config import GatewayConfig, addresses
+from gateway.coordinator import Coordinator, CoordinatorSettings
+from gateway.pairing import OwnVocabulary, PairCheck
+from gateway.replicas import Replicas, wait_for_one
+from gateway.text import Text
+
+log = logging.getLogger(__name__)
+
+
+async def serve(config: GatewayConfig) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit status. Raises ConfigError for a pair that does not fit."""
+    stop = stop_on_signals()
+    model_text = read_model_text(resolve.resolve(config.model))
+    registry = new_registry("gateway")
+    metrics, spans = GatewayMetrics(registry), tracing.setup("forerun-gateway")
+    try:
+        async with _coordinator(config, model_text, metrics, spans, stop) as (coordinator, max_model_len):
+            model = ModelInfo(
+                names=(config.served_model_name or resolve.public_name(config.model),),
+                vocab_size=model_text.vocab_size,
+                max_model_len=max_model_len,
+                eos_token_ids=model_text.eos_token_ids,
+                created=int(time.time()),
+            )
+            core = Core(coordinator, Text.of(model_text), model, observer=TelemetryObserver(spans, metrics))
+            await _listen(config, core, create_app(core, metrics=lambda: render(registry)), stop)
+    except _Stopped:
+        return 0
+    finally:
+        await asyncio.to_thread(spans.shutdown)
+    return 0
+
+
+class _Stopped(Exception):
+    """The process was told to stop before it served."""
+
+
+@contextlib.asynccontextmanager
+async def _coordinator(
+    config: GatewayConfig, text: ModelText, metrics: GatewayMetrics, spans: Tracing, stop: asyncio.Event
+) -> AsyncIterator[tuple[Coordinator, int]]:
+    """The coordinator once a target answers, and the context that gateway and target can both handle."""
+    ours = OwnVocabulary(text.tokens, text.fingerprint, text.eos_token_ids)
+    target_addresses = addresses(config.target_addresses, "--target-addresses")
+    if not target_addresses:
+        raise ConfigError("--target-addresses is empty; name at least one target as host:port")
+    targets = Replicas([TargetClient(address) for address in target_addresses], PairCheck(ours, "target"))
+    draft_addresses = addresses(config.draft_addresses, "--draft-addresses")
+    drafts = Replicas([DraftClient(address) for address in draft_addresses], PairCheck(ours, "draft"))
+    coordinator_settings = CoordinatorSettings(
+        config.fixed_num_draft_tokens, config.max_num_draft_tokens, config.target_timeout_s
+    )
+    try:
+        await asyncio.gather(targets.start(), drafts.start())
+        await _until(wait_for_one(targets, "target"), stop)
+        limits = [replica.info.max_model_len for replica in targets.all if replica.info is not None]
+        coordinator = Coordinator(targets, drafts if drafts.all else None, metrics, spans, coordinator_settings)
+        yield coordinator, min(limits)
+    finally:
+        await asyncio.gather(targets.close(), drafts.close())
+
+
+async def _until(waiting: object, stop: asyncio.Event) -> None:
+    """Waits, unless the process is told to stop first."""
+    work, stopped = asyncio.ensure_future(waiting), asyncio.ensure_future(stop.wait())  # type: ignore[call-overload]
+    done, pending = await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if work not in done:
+        raise _Stopped
+    await work
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _listen(config: GatewayConfig, core: Core, app: FastAPI, stop: asyncio.Event) -> None:
+    """Serves both faces until `stop`, then lets running requests end."""
+    server = Server(
+        ServerSettings(config.host, config.grpc_port, config.max_streams, config.reflection, config.grace_s),
+        ["forerun.v1.GatewayService"],
+    )
+    servicer.add_to(server.grpc_server, core)
+    await server.start()
+    http = _HttpServer(
+        uvicorn.Config(
+            app,
+            host=config.host,
+            port=config.http_port,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=int(config.grace_s),
+        )
+    )
+    serving = asyncio.create_task(http.serve())
+    await server.set_serving(True)
+    log.info("serving", extra={"address": f"{config.host}:{config.http_port}"})
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    http.should_exit = True
+    await asyncio.gather(serving, server.drain())
+    stopped.cancel()
