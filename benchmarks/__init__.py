@@ -1,0 +1,1 @@
+"""Measurements, each a script that prints ratios of runs taken side by side."""

@@ -1,0 +1,54 @@
+"""How every benchmark reports: what it ran on, and its figures as JSON in benchmarks/results/."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("torch", "transformers", "grpcio", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """Hardware, versions and commit."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit.stdout.strip(),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
+def save(name: str, figures: dict[str, Any]) -> None:
+    """Writes the figures beside what they were measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {"environment": environment(), "figures": figures}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
+    """Median, least and greatest of the ratios run by run."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return {
+        "median": round(statistics.median(ratios), 3),
+        "min": round(min(ratios), 3),
+        "max": round(max(ratios), 3),
+        "runs": len(ratios),
+    }
+
+
+def _cpu() -> str:
+    with open("/proc/cpuinfo") as file:
+        fields = [line.split(":", 1)[1].strip() for line in file if line.startswith(("model name", "flags"))]
+    flags = set(fields[1].split()) if len(fields) > 1 else set()
+    extensions = sorted(flags & {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"})
+    return f"{fields[0]} ({', '.join(extensions)})" if fields else platform.machine()
