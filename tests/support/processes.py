@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[2]
 START_S = 90.0
 STOP_S = 20.0
 TINY = ("--precision", "fp32", "--threads", "1", "--metrics-port", "0")
-_QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 
 class Process:

@@ -1,6 +1,7 @@
 """An independent reference of what a target must do: transformers' own forward and processors written as plainly as can be."""
 
 import functools
+from collections import Counter
 
 import numpy as np
 
@@ -65,13 +66,23 @@ def laws(folder, prompt, emitted, params):
     return np.stack([law(rows[t - 1], ids[:t], start, params) for t in range(start, len(ids))])
 
 
+def draft_logprobs(folder, prompt, emitted):
+    """Log-softmax `[len(emitted), V]` of the model in `folder` for every emitted token given those before it."""
+    rows = logits(folder, [[*prompt, *emitted]])[0, len(prompt) - 1 : -1]
+    return np.stack([logprobs(row) for row in rows])
+
+
+def checkable(pair, prompt, emitted, params):
+    """A stream as tests/support/pit.py takes it."""
+    return laws(pair.target, prompt, emitted, params), draft_logprobs(pair.draft, prompt, emitted), emitted
+
+
 def _penalised(values, context, num_prompt_tokens, params):
     for token in set(context):
         factor = params.repetition_penalty
         values[token] = values[token] / factor if values[token] > 0 else values[token] * factor
-    output = list(context[num_prompt_tokens:])
-    for token in set(output):
-        values[token] -= params.presence_penalty + params.frequency_penalty * output.count(token)
+    for token, count in Counter(context[num_prompt_tokens:]).items():
+        values[token] -= params.presence_penalty + params.frequency_penalty * count
     return values
 
 
