@@ -29,7 +29,7 @@ class Process:
 
     def __init__(self, module, *flags):
         self.module = module
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.popen = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", module, *map(str, flags)],
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""An independent reference of what a target must do: transformers' own forward and processors written as plainly as can be."""
+"""What a target must do, independently: transformers' own forward, processors written as plainly as can be."""
 
 import functools
 from collections import Counter
