@@ -12,13 +12,17 @@ from forerun.engine.scheduler import Slice
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """input_ids, positions, slots: `[num_rows] int64`; logit_rows: `[num_logits] int64`, in the order of the slices."""
+    """input_ids, positions, slots: `[num_rows] int64`; logit_rows: `[num_logits] int64`, in the order of the slices.
+
+    entered: blocks whose first slot is written in this step: nothing in them is anyone's yet.
+    """
 
     input_ids: torch.Tensor
     positions: torch.Tensor
     slots: torch.Tensor
     logit_rows: torch.Tensor
     segments: tuple[Segment, ...]
+    entered: tuple[int, ...] = ()
 
 
 def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> Batch:
@@ -28,6 +32,7 @@ def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> B
     slots: list[int] = []
     logit_rows: list[int] = []
     segments: list[Segment] = []
+    entered: list[int] = []
     for piece in slices:
         sequence, start = piece.sequence, piece.sequence.num_computed
         end = start + piece.num_tokens
@@ -36,7 +41,15 @@ def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> B
         positions += range(start, end)
         table = sequence.block_table
         slots += [table[p // block_size] * block_size + p % block_size for p in range(start, end)]
+        entered += table[-(-start // block_size) : -(-end // block_size)]
         if end == sequence.goal:
             logit_rows += range(len(ids) - sequence.num_logits, len(ids))
     as_tensor = partial(torch.tensor, dtype=torch.long, device=device)
-    return Batch(as_tensor(ids), as_tensor(positions), as_tensor(slots), as_tensor(logit_rows), tuple(segments))
+    return Batch(
+        as_tensor(ids),
+        as_tensor(positions),
+        as_tensor(slots),
+        as_tensor(logit_rows),
+        tuple(segments),
+        tuple(entered),
+    )

@@ -28,7 +28,7 @@ class BlockPool:
         if not self._free:
             raise Overloaded(f"all {self.num_blocks} cache blocks are in use")
         block, _ = self._free.popitem(last=False)
-        self._forget(block)
+        self.withdraw(block)
         self._ref_counts[block] = 1
         return block
 
@@ -56,6 +56,12 @@ class BlockPool:
             self._block_of[block_hash] = block
             self._hash_of[block] = block_hash
 
+    def withdraw(self, block: int) -> None:
+        """No later sequence will find it."""
+        block_hash = self._hash_of.pop(block, None)
+        if block_hash is not None:
+            del self._block_of[block_hash]
+
     def is_writable(self, block: int) -> bool:
         """True where one sequence alone holds it and no later one may count on its content."""
         return self._ref_counts[block] == 1 and block not in self._hash_of
@@ -71,8 +77,3 @@ class BlockPool:
             raise RuntimeError(f"blocks free and used at once: {free & used}; of {self.num_blocks}: {free | used}")
         if {block: block_hash for block_hash, block in self._block_of.items()} != self._hash_of:
             raise RuntimeError("the prefix index is not one to one")
-
-    def _forget(self, block: int) -> None:
-        block_hash = self._hash_of.pop(block, None)
-        if block_hash is not None:
-            del self._block_of[block_hash]

@@ -24,7 +24,7 @@ class PrefillBudget:
         """Learns from a finished step."""
         if num_prefill_rows == 0:
             self._decode_s = _mix(self._decode_s or step_s, step_s)
-        else:
+        elif self._decode_s or num_decode_rows == 0:
             added = step_s - (self._decode_s if num_decode_rows else 0.0)
             self._token_s = _mix(self._token_s, max(added, 1e-6) / num_prefill_rows)
 

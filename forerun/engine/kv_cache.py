@@ -1,6 +1,7 @@
 """The paged cache: keys and values of every layer in blocks, and the place of every token in them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ class KvShape:
 
     @classmethod
     def of(cls, config: PretrainedConfig, dtype: torch.dtype) -> "KvShape":
+        config = config.get_text_config(decoder=True)
         heads = config.num_attention_heads
         kv_heads = getattr(config, "num_key_value_heads", None) or heads
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -32,25 +34,34 @@ class KvShape:
 
 
 class KvCache:
-    """One block more than the pool knows: padding rows write there and nobody reads it."""
+    """One block more than the pool knows: padding rows write there and nobody reads it.
+
+    Every number in a block that a sequence holds is finite or its own: blocks are cleared as they are entered,
+    because a masked key still takes part in sums, and 0 * NaN is NaN.
+    """
 
     def __init__(self, shape: KvShape, num_blocks: int, block_size: int, device: torch.device) -> None:
         self.block_size = block_size
         self.padding_slot = num_blocks * block_size
-        size = (num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
-        self.layers = [
-            LayerCache(*(_zeros(size, shape.dtype, device) for _ in range(2))) for _ in range(shape.num_layers)
-        ]
+        size = (shape.num_layers, 2, num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
+        self._storage = _zeros(size, shape.dtype, device)
+        self.layers = [LayerCache(keys, values) for keys, values in self._storage]
+        self._slots = [(layer.keys.flatten(0, 1), layer.values.flatten(0, 1)) for layer in self.layers]
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Zeros these blocks in all layers."""
+        if blocks:
+            self._storage[:, :, list(blocks)] = 0
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Stores rows `[num_rows, KV, D]` at slots `[num_rows]`, slot = block * block_size + offset."""
-        cache = self.layers[layer]
-        cache.keys.flatten(0, 1).index_copy_(0, slots, keys)
-        cache.values.flatten(0, 1).index_copy_(0, slots, values)
+        key_slots, value_slots = self._slots[layer]
+        key_slots.index_copy_(0, slots, keys)
+        value_slots.index_copy_(0, slots, values)
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Zeros (a masked key must not be NaN); on CPU from numpy, whose pages take memory only when they are written."""
+    """On CPU from numpy, whose pages take memory only when they are written."""
     if device.type != "cpu":
         return torch.zeros(size, dtype=dtype, device=device)
     return torch.from_numpy(np.zeros(math.prod(size) * dtype.itemsize, np.uint8)).view(dtype).view(size)

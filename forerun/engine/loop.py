@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 IDLE_WAIT_S = 1.0
 """An idle loop wakes this often, to show that it lives."""
+
+STARVED = "waiting for cache blocks or a place in the batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class EngineLoop:
         self._on_step = on_step
         self._on_device_fault = on_device_fault
         self._owners: dict[Sequence, Owner] = {}
-        self._mailbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._mailbox: queue.SimpleQueue[tuple[Callable[[], None], Owner | None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._heartbeat = time.monotonic()
 
@@ -94,13 +97,14 @@ class EngineLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after the step in progress; safe to call twice."""
+        """Ends the thread after the step in progress; safe to call twice, and before start."""
         self._mailbox.put(None)
-        self._thread.join()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
 
-    def call(self, command: Callable[[], None]) -> None:
-        """Has `command` run on the device thread between two steps."""
-        self._mailbox.put(command)
+    def call(self, command: Callable[[], None], owner: Owner | None = None) -> None:
+        """Has `command` run on the device thread between two steps; where it fails, that is the owner's fault alone."""
+        self._mailbox.put((command, owner))
 
     def add(self, sequence: Sequence, owner: Owner) -> None:
         """Device thread only."""
@@ -128,13 +132,22 @@ class EngineLoop:
         """Runs what is in the mailbox, waiting for it when there is nothing to compute; False at the end."""
         busy = any(sequence.num_due > 0 for sequence in self._owners)
         try:
-            command = self._mailbox.get_nowait() if busy else self._mailbox.get(timeout=IDLE_WAIT_S)
-            while command is not None:
-                command()
-                command = self._mailbox.get_nowait()
+            order = self._mailbox.get_nowait() if busy else self._mailbox.get(timeout=IDLE_WAIT_S)
+            while order is not None:
+                self._obey(*order)
+                order = self._mailbox.get_nowait()
             return False
         except queue.Empty:
             return True
+
+    def _obey(self, command: Callable[[], None], owner: Owner | None) -> None:
+        try:
+            command()
+        except Exception as error:
+            if owner is None:
+                raise
+            for sequence in [s for s, its in self._owners.items() if its is owner]:
+                self._fail(sequence, _as_fault(error))
 
     def _step(self) -> None:
         slices = self.scheduler.schedule(self._max_rows, self._budget.num_tokens)
@@ -168,18 +181,26 @@ class EngineLoop:
 
     def _hand_over(self, sequence: Sequence, rows: np.ndarray, step: StepReport) -> None:
         try:
+            self._check_finite(sequence, rows)
             self._owners[sequence].on_logits(rows, step)
-        except ForerunError as error:
-            self._fail(sequence, error)
         except Exception as error:
-            log.exception("a sequence failed")
-            self._fail(sequence, SequenceFault(f"internal error: {type(error).__name__}"))
+            self._fail(sequence, _as_fault(error))
+
+    def _check_finite(self, sequence: Sequence, rows: np.ndarray) -> None:
+        """A sequence that went wrong ends here, and nobody may build on what it computed."""
+        if not np.isfinite(rows.sum(dtype=np.float32)):
+            self.table.disown(sequence)
+            raise SequenceFault("the model's logits are not finite")
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         owner = self._owners.get(sequence)
         self.remove(sequence)
-        if owner is not None:
+        if owner is None:
+            return
+        try:
             owner.on_fault(error)
+        except Exception:
+            log.exception("the owner of a failed sequence failed too")
 
     def _tell_starved(self, slices: Seq[Slice]) -> None:
         for sequence in [s for s in self.scheduler.waiting if s.num_due > 0]:
@@ -187,4 +208,11 @@ class EngineLoop:
             if num_blocks > total:
                 self._fail(sequence, SequenceFault(f"needs {num_blocks} cache blocks, the whole pool has {total}"))
             elif owner := self._owners.get(sequence):
-                owner.on_starved("waiting for cache blocks or a place in the batch")
+                self._obey(partial(owner.on_starved, STARVED), owner)
+
+
+def _as_fault(error: Exception) -> ForerunError:
+    if isinstance(error, ForerunError):
+        return error
+    log.error("a sequence failed", exc_info=error)
+    return SequenceFault(f"internal error: {type(error).__name__}")

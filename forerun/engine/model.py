@@ -37,17 +37,9 @@ def load(folder: Path, precision: str, device: torch.device, embedding_from: Pat
     dtype = DTYPES[precision]
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     check_supported(config)
-    auto: Any = AutoModelForCausalLM
-    module, report = auto.from_pretrained(
-        folder,
-        dtype=dtype,
-        attn_implementation=NAME,
-        use_safetensors=True,
-        trust_remote_code=False,
-        local_files_only=True,
-        output_loading_info=True,
-    )
-    _fill_embedding(module, set(report["missing_keys"]), folder, embedding_from)
+    module, missing = _from_folder(folder, dtype)
+    _check_stateless(module, config)
+    _fill_embedding(module, missing, folder, embedding_from)
     head_ids = _trim_head(module, folder)
     module.eval().requires_grad_(False).to(device)
     return LoadedModel(module, config, dtype, head_ids)
@@ -55,14 +47,47 @@ def load(folder: Path, precision: str, device: torch.device, embedding_from: Pat
 
 def check_supported(config: PretrainedConfig) -> None:
     """Raises ConfigError, naming the layer or setting, for models whose cache cannot be truncated or shared."""
-    for index, kind in enumerate(getattr(config, "layer_types", None) or []):
-        if kind not in ("full_attention", "sliding_attention"):
-            raise ConfigError(f"layer {index} of {config.model_type} is {kind!r}; only attention layers can be served")
-    for rope in _rope_types(config):
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        raise ConfigError(f"{kind} is an encoder-decoder; only decoder-only models are served")
+    text = config.get_text_config(decoder=True)
+    layers = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or []
+    for index, layer in enumerate(layers):
+        if layer not in ("full_attention", "sliding_attention", "attention"):
+            raise ConfigError(f"layer {index} of {kind} is {layer!r}; only attention layers can be served")
+    if not hasattr(text, "num_attention_heads"):
+        raise ConfigError(f"layer 0 of {kind} has no attention heads; only attention layers can be served")
+    if getattr(text, "use_bidirectional_attention", False):
+        raise ConfigError(f"the layers of {kind} look at later tokens; only causal attention can be served")
+    for rope in _rope_types(text):
         if rope in _UNSUPPORTED_ROPE:
             raise ConfigError(f"rope type {rope!r} depends on the batch's longest sequence and is not served")
-    if getattr(config, "is_encoder_decoder", False):
-        raise ConfigError(f"{config.model_type} is an encoder-decoder; only decoder-only models are served")
+
+
+def _from_folder(folder: Path, dtype: torch.dtype) -> tuple[Any, set[str]]:
+    """The module, and the names of the weights that the folder lacks."""
+    auto: Any = AutoModelForCausalLM
+    try:
+        module, report = auto.from_pretrained(
+            folder,
+            dtype=dtype,
+            attn_implementation=NAME,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except ValueError as error:
+        raise ConfigError(f"{folder} cannot be served with paged attention: {error}") from error
+    return module, set(report["missing_keys"])
+
+
+def _check_stateless(module: Any, config: PretrainedConfig) -> None:
+    """Layers may attend and have a recurrent state beside it, of which the attention function sees nothing."""
+    if getattr(module, "_is_stateful", False):
+        names = (name for name, part in module.named_modules() if hasattr(part, "conv1d") or hasattr(part, "A_log"))
+        layer = next(names, "layer 0")
+        raise ConfigError(f"{config.model_type} keeps a recurrent state in {layer}; it cannot be truncated")
 
 
 def _rope_types(config: PretrainedConfig) -> list[str]:

@@ -8,9 +8,12 @@ from transformers import AttentionInterface
 
 from forerun.engine.attention.base import AttentionBackend, AttentionOptions
 from forerun.engine.kv_cache import KvCache
+from forerun.errors import ConfigError
 
 NAME = "forerun"
 """The attn_implementation of every model loaded here."""
+
+_HARMLESS = {"dropout", "position_ids", "cache", "past_key_values", "use_cache", "output_attentions", "is_causal"}
 
 
 @dataclass(slots=True)
@@ -41,12 +44,30 @@ def paged_attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
-    **_: Any,
+    **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query `[1, H, rows, D]`, key and value `[1, KV, rows, D]` → output `[1, rows, H, D]`."""
+    """query `[1, H, rows, D]`, key and value `[1, KV, rows, D]` → output `[1, rows, H, D]`.
+
+    Raises ConfigError, naming the layer, for anything that would make it more than causal attention.
+    """
     layer = int(module.layer_idx)  # type: ignore[arg-type]
+    _check_causal(module, layer, {**others, "attention_mask": attention_mask})
     paged.layers_seen.add(layer)
     paged.cache.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    options = AttentionOptions(scaling, sliding_window, softcap, s_aux)
-    rows = query[0].transpose(0, 1).contiguous()
+    options = AttentionOptions(scaling, sliding_window or _layer_window(module, layer), softcap, s_aux)
+    rows = query[0].transpose(0, 1)
     return paged.backend.attend(rows, paged.cache.layers[layer], paged.plan, options)[None], None
+
+
+def _check_causal(module: torch.nn.Module, layer: int, asked: dict[str, Any]) -> None:
+    if asked.get("is_causal") is False or getattr(module, "is_causal", True) is False:
+        raise ConfigError(f"layer {layer} looks at later tokens; only causal attention can be served")
+    if unknown := [name for name, value in asked.items() if value is not None and name not in _HARMLESS]:
+        raise ConfigError(f"layer {layer} asks its attention for {unknown[0]}, which is not served")
+
+
+def _layer_window(module: torch.nn.Module, layer: int) -> int | None:
+    """The window of a sliding layer whose module states it by mask only."""
+    config = getattr(module, "config", None)
+    kinds = getattr(config, "layer_types", None)
+    return getattr(config, "sliding_window", None) if kinds and kinds[layer] == "sliding_attention" else None

@@ -25,16 +25,22 @@ class Runner:
 
     def run(self, slices: Sequence[Slice]) -> np.ndarray:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
-        return self._forward(flatten(slices, self._cache.block_size, self._device))
+        batch = flatten(slices, self._cache.block_size, self._device)
+        self._cache.clear(batch.entered)
+        return self._forward(batch)
 
     def probe(self) -> None:
         """One forward of a lone token. Raises ConfigError naming a layer that does not attend through the cache."""
         zero = torch.zeros(1, dtype=torch.long, device=self._device)
         block = self._cache.padding_slot // self._cache.block_size
+        lone = Batch(zero, zero, zero + self._cache.padding_slot, zero, (Segment(0, 1, 1, [block]),))
         seen: set[int] = set()
-        self._forward(Batch(zero, zero, zero + self._cache.padding_slot, zero, (Segment(0, 1, 1, [block]),)), seen)
+        kind = self._model.config.model_type
+        try:
+            self._forward(lone, seen)
+        except (TypeError, RuntimeError, AttributeError) as error:
+            raise ConfigError(f"layer {len(seen)} of {kind} does not fit the paged cache: {error}") from error
         if missing := set(range(len(self._cache.layers))) - seen:
-            kind = self._model.config.model_type
             raise ConfigError(f"layer {min(missing)} of {kind} does not attend through the paged cache")
 
     @torch.inference_mode()

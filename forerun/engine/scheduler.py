@@ -21,7 +21,9 @@ class Slice:
 class Scheduler:
     """Sequences in order of arrival: `running` ones may hold blocks, `waiting` ones hold none.
 
-    A running sequence that finds no block takes those of the last to arrive, which waits and is computed again.
+    At most max_running of them are computed at once; idle ones keep their blocks until somebody needs them.
+    A running sequence that finds no block takes those of an idle one, else of the last to arrive, which waits
+    and is computed again. Those served least recently decode first where a step has no room for all.
     """
 
     def __init__(self, table: SequenceTable, max_running: int) -> None:
@@ -30,6 +32,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.num_preemptions = 0
+        self._step = 0
 
     def add(self, sequence: Sequence) -> None:
         """A new sequence; it runs as soon as there is room."""
@@ -52,25 +55,24 @@ class Scheduler:
         max_rows bounds the step's tokens; prefill_budget(rows already decoding) says how many may be prefill.
         """
         self._admit()
-        due = [sequence for sequence in self.running if sequence.num_due > 0]
+        self._step += 1
         slices: list[Slice] = []
-        num_rows = 0
+        due = sorted((s for s in self.running if s.num_due > 0), key=lambda s: s.last_step)
         for sequence in (s for s in due if s.num_due <= SHORT):
-            if sequence.num_due <= max_rows - num_rows and self._reserve(sequence, sequence.num_due, slices):
-                slices.append(Slice(sequence, sequence.num_due))
-                num_rows = sum(piece.num_tokens for piece in slices)
-        budget = min(max_rows - num_rows, prefill_budget(num_rows))
-        for sequence in (s for s in due if s.num_due > SHORT):
-            chunk = _chunk(sequence, budget, max_rows - num_rows)
-            if chunk > 0 and self._reserve(sequence, chunk, slices):
-                slices.append(Slice(sequence, chunk))
-                num_rows += chunk
+            room = max_rows - _num_rows(slices)
+            if len(slices) < self._max_running and sequence.num_due <= room:
+                self._take(sequence, sequence.num_due, slices)
+        budget = prefill_budget(_num_rows(slices))
+        for sequence in [s for s in self.running if s.num_due > SHORT]:
+            room = max_rows - _num_rows(slices) if slices else max(max_rows, sequence.num_logits)
+            chunk = _chunk(sequence, min(budget, room), room)
+            if chunk > 0 and self._take(sequence, chunk, slices):
                 budget -= chunk
         return slices
 
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""
-        while self.waiting and len(self.running) < self._max_running:
+        while sum(1 for s in self.running if s.num_due > 0) < self._max_running:
             sequence = next((s for s in self.waiting if s.num_due > 0), None)
             if sequence is None:
                 return
@@ -85,31 +87,43 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence) -> bool:
         """True where the pool has blocks for all that the sequence has to compute; idle neighbours may lose theirs."""
+        pool = self._table.pool
         missing = self._table.num_missing_blocks(sequence, sequence.goal)
         idle = [s for s in self.running if s.num_due == 0]
-        while missing > self._table.pool.num_free and idle:
-            self._preempt(idle.pop())
-        return missing <= self._table.pool.num_free
-
-    def _reserve(self, sequence: Sequence, num_tokens: int, slices: list[Slice]) -> bool:
-        """Finds blocks, preempting the sequences that came last; False where the sequence itself had to go."""
-        length = sequence.num_computed + num_tokens
-        if sequence not in self.running:
+        if missing > pool.num_free + sum(self._table.num_freeable_blocks(s) for s in idle):
             return False
-        while self._table.num_missing_blocks(sequence, length) > self._table.pool.num_free:
-            victim = next(s for s in reversed(self.running) if s.block_table or s is sequence)
+        while missing > pool.num_free:
+            self._preempt(idle.pop())
+        return True
+
+    def _take(self, sequence: Sequence, num_tokens: int, slices: list[Slice]) -> bool:
+        """Adds a slice with blocks for it; False where the sequence itself had to go."""
+        length = sequence.num_computed + num_tokens
+        while sequence in self.running:
+            if self._table.num_missing_blocks(sequence, length) <= self._table.pool.num_free:
+                self._table.reserve(sequence, length)
+                slices.append(Slice(sequence, num_tokens))
+                sequence.last_step = self._step
+                return True
+            victim = self._victim(sequence)
             self._preempt(victim)
             slices[:] = [piece for piece in slices if piece.sequence is not victim]
-            if victim is sequence:
-                return False
-        self._table.reserve(sequence, length)
-        return True
+        return False
+
+    def _victim(self, sequence: Sequence) -> Sequence:
+        """Who gives up blocks: an idle sequence if there is one, else the last to arrive."""
+        holders = [s for s in reversed(self.running) if s.block_table or s is sequence]
+        return next((s for s in holders if s.num_due == 0), holders[0])
 
     def _preempt(self, sequence: Sequence) -> None:
         self._table.evict(sequence)
         self.running.remove(sequence)
         self.waiting.insert(0, sequence)
         self.num_preemptions += 1
+
+
+def _num_rows(slices: list[Slice]) -> int:
+    return sum(piece.num_tokens for piece in slices)
 
 
 def _chunk(sequence: Sequence, budget: int, max_rows: int) -> int:

@@ -10,7 +10,8 @@ class Sequence:
     - `num_computed <= len(tokens)` and `num_computed <= len(block_table) * block_size`
     - tokens[:num_committed] will never change, tokens after it are drafted
     - the engine has work for it while `num_computed < goal`; logits of the last `num_logits` positions
-      before `goal` are due when it gets there.
+      before `goal` are due when it gets there
+    - `last_step` is the number of the step that served it last.
     """
 
     tokens: list[int]
@@ -23,6 +24,7 @@ class Sequence:
     block_hashes: list[bytes] = field(default_factory=list)
     num_cached_tokens: int | None = None
     reuse_prefix: bool = True
+    last_step: int = 0
 
     @property
     def num_due(self) -> int:
@@ -31,7 +33,7 @@ class Sequence:
 
     def request(self, goal: int, num_logits: int) -> None:
         """Asks for tokens[:goal] to be computed, and for the logits of the last `num_logits` of them."""
-        self.goal, self.num_logits = goal, num_logits
+        self.goal, self.num_logits = max(goal, self.num_computed), num_logits
 
     def rest(self) -> None:
         """Asks for nothing more."""

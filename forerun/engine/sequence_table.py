@@ -64,7 +64,8 @@ class SequenceTable:
         if sequence.block_table or not sequence.reuse_prefix:
             return
         size = self.pool.block_size
-        for index in range((min(sequence.num_committed, len(sequence.tokens)) - 1) // size):
+        free_of_logits = sequence.goal - sequence.num_logits
+        for index in range(min(sequence.num_committed - 1, len(sequence.tokens) - 1, free_of_logits) // size):
             block_hash = self._hash(sequence, index)
             block = self.pool.find(block_hash)
             if block is None:
@@ -91,6 +92,16 @@ class SequenceTable:
             block_hash = self._hash(sequence, index)
             sequence.block_hashes.append(block_hash)
             self.pool.index(sequence.block_table[index], block_hash)
+
+    def disown(self, sequence: Sequence) -> None:
+        """Takes back the offer of all its blocks, for a sequence whose content cannot be trusted."""
+        for block in sequence.block_table:
+            self.pool.withdraw(block)
+        sequence.num_committed = 0
+
+    def num_freeable_blocks(self, sequence: Sequence) -> int:
+        """Blocks that nobody else holds."""
+        return sum(1 for block in sequence.block_table if self.pool.ref_count(block) == 1)
 
     def evict(self, sequence: Sequence) -> None:
         """Frees all blocks; the tokens stay and will be computed again when they are next needed."""

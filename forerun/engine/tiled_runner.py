@@ -19,6 +19,7 @@ class TiledRunner(Runner):
 
     def run(self, slices: Sequence[Slice]) -> np.ndarray:
         batch = flatten(slices, self._cache.block_size, self._device)
+        self._cache.clear(batch.entered)
         tiles = [self._forward(tile) for tile in self._tiles(batch)]
         logits: np.ndarray = np.concatenate(tiles)[batch.logit_rows.cpu().numpy()]
         return logits

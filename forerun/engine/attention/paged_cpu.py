@@ -5,7 +5,7 @@ The query heads that share a key head are folded into query rows (grouped-query 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional
@@ -22,18 +22,19 @@ class Group:
 
     rows: `[B * Q]` batch rows, padding repeats a real row; None where they are the whole batch in order.
     real: `[R]` places in rows that are not padding; None where all are.
-    blocks: `[B * L / block_size]`. positions: `[B, Q]` of the queries, lens: `[B]` keys of each.
+    blocks: `[B * L / block_size]`. positions: `[B, Q]` of the queries.
+    masks: what this step's layers share, one for each sliding window.
     """
 
     rows: torch.Tensor | None
     real: torch.Tensor | None
     blocks: torch.Tensor
     positions: torch.Tensor
-    lens: torch.Tensor
     batch: int
     query_len: int
     num_keys: int
-    causal_free: bool
+    sees_all: bool
+    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
 
 class PagedCpu:
@@ -100,18 +101,16 @@ def make_group(part: Sequence[Segment], block_size: int, num_rows: int, device: 
         positions.append(list(range(first, segment.context_len)) + [first] * pad)
         table = list(segment.block_table[: -(-segment.context_len // block_size)])
         blocks += table + [table[-1]] * (num_blocks - len(table))
-    lens = [segment.context_len for segment in part]
     alone = len(part) == 1 and step == 1
     return Group(
         rows=None if rows == list(range(num_rows)) else torch.tensor(rows, device=device),
         real=None if len(real) == len(rows) else torch.tensor(real, device=device),
         blocks=torch.tensor(blocks, device=device),
         positions=torch.tensor(positions, device=device),
-        lens=torch.tensor(lens, device=device),
         batch=len(part),
         query_len=query_len,
-        num_keys=lens[0] if alone else num_blocks * block_size,
-        causal_free=alone and query_len == 1,
+        num_keys=part[0].context_len if alone else num_blocks * block_size,
+        sees_all=alone and query_len == 1,
     )
 
 
@@ -123,9 +122,7 @@ def _attend_group(rows: torch.Tensor, cache: LayerCache, group: Group, options: 
     fold = num_heads // kv_heads
     query = rows.view(group.batch, group.query_len, kv_heads, fold, head_dim).permute(0, 2, 3, 1, 4)
     query = query.reshape(group.batch, kv_heads, fold * group.query_len, head_dim)
-    mask = None if group.causal_free and options.sliding_window is None else _mask(group, options)
-    if mask is not None:
-        mask = mask.repeat(1, 1, fold, 1)
+    mask = _mask(group, options.sliding_window, fold, rows.dtype)
     if options.softcap is None and options.sinks is None:
         attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=options.scale)
     else:
@@ -140,13 +137,22 @@ def _gather(side: torch.Tensor, group: Group) -> torch.Tensor:
     return taken[:, : group.num_keys].transpose(1, 2)
 
 
-def _mask(group: Group, options: AttentionOptions) -> torch.Tensor:
-    """`[B, 1, Q, L]` True where a query may look at a key."""
+def _mask(group: Group, sliding_window: int | None, fold: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """`[B, 1, fold * Q, L]`: 0 where a query may look at a key, else -inf; None where each may look at all."""
+    if group.sees_all and (sliding_window is None or sliding_window >= group.num_keys):
+        return None
+    if sliding_window not in group.masks:
+        group.masks[sliding_window] = _make_mask(group, sliding_window, dtype).repeat(1, fold, 1)[:, None]
+    return group.masks[sliding_window]
+
+
+def _make_mask(group: Group, sliding_window: int | None, dtype: torch.dtype) -> torch.Tensor:
     keys = torch.arange(group.num_keys, device=group.positions.device)
-    mask = keys <= group.positions[:, :, None]
-    if options.sliding_window is not None:
-        mask &= keys > group.positions[:, :, None] - options.sliding_window
-    return mask[:, None]
+    queries = group.positions[:, :, None]
+    hidden = keys > queries
+    if sliding_window is not None:
+        hidden |= keys <= queries - sliding_window
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
 
 def _attend_plainly(
@@ -162,7 +168,7 @@ def _attend_plainly(
     if options.softcap is not None:
         scores = options.softcap * torch.tanh(scores / options.softcap)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores + mask
     if options.sinks is not None:
         batch, kv_heads, rows, _ = scores.shape
         sinks = options.sinks.float().view(1, kv_heads, fold, 1).expand(batch, -1, -1, rows // fold)

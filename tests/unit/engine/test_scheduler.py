@@ -1,0 +1,205 @@
+"""Who is computed when: decoding first, prefill in chunks, nobody starves, nobody loses anything (case 28)."""
+
+import numpy as np
+import pytest
+
+from forerun.engine.scheduler import SHORT
+from tests.unit.engine.cache_world import BLOCK_SIZE, CacheWorld
+
+
+def opened(world, *lengths):
+    """One sequence per length, each with its own tokens and one logit due."""
+    sequences = [world.open([index * 1000 + place for place in range(length)]) for index, length in enumerate(lengths)]
+    for sequence in sequences:
+        world.table.demand(sequence, 1)
+    return sequences
+
+
+def run_until_idle(world, num_steps=500, **limits):
+    for _ in range(num_steps):
+        if not any(sequence.num_due for sequence in world.sequences):
+            return
+        world.step(**limits)
+        world.check()
+    pytest.fail("a due sequence never ran")
+
+
+def test_decoding_comes_before_a_prefill_that_arrived_earlier():
+    world = CacheWorld(num_blocks=100)
+    prompt, chat = opened(world, 200, 3)
+    assert world.step(max_rows=64, prefill=20) == [(chat, 3), (prompt, 20)]
+
+
+def test_a_prefill_budget_of_nothing_still_lets_decoding_run():
+    world = CacheWorld(num_blocks=100)
+    _, chat = opened(world, 200, 3)
+    assert world.step(max_rows=64, prefill=0) == [(chat, 3)]
+
+
+def test_a_long_prompt_is_computed_in_chunks_and_its_logits_come_last():
+    world = CacheWorld(num_blocks=100)
+    (prompt,) = opened(world, 100)
+    chunks = []
+    while prompt.num_due:
+        chunks += [count for _, count in world.step(max_rows=64, prefill=40)]
+    assert chunks == [40, 40, 20]
+
+
+def test_positions_whose_logits_are_due_stay_in_one_step():
+    world = CacheWorld(num_blocks=100)
+    (prompt,) = opened(world, 100)
+    world.table.demand(prompt, 30)
+    chunks = []
+    while prompt.num_due:
+        chunks += [count for _, count in world.step(max_rows=64, prefill=40)]
+    assert chunks == [40, 30, 30]
+
+
+def test_more_logits_than_a_step_has_rows_are_computed_in_a_step_of_their_own():
+    world = CacheWorld(num_blocks=100)
+    (prompt,) = opened(world, 100)
+    world.table.demand(prompt, 80)
+    run_until_idle(world, max_rows=48, prefill=16)
+    assert prompt.num_computed == 100
+
+
+def test_two_prompts_share_a_budget_in_order_of_arrival():
+    world = CacheWorld(num_blocks=100)
+    first, second = opened(world, 60, 90)
+    assert world.step(max_rows=200, prefill=70) == [(first, 60), (second, 10)]
+
+
+def test_a_step_never_holds_more_rows_than_it_may():
+    world = CacheWorld(num_blocks=400, max_running=50)
+    opened(world, *[7] * 20, 150, 80)
+    for _ in range(30):
+        assert sum(count for _, count in world.step(max_rows=48, prefill=1000)) <= 48
+
+
+def test_where_a_step_has_no_room_for_all_those_served_least_recently_go_first():
+    world = CacheWorld(num_blocks=400, max_running=50)
+    sequences = opened(world, *[1] * 12)
+    served = dict.fromkeys(sequences, 0)
+    for _ in range(12):
+        for sequence, _ in world.step(max_rows=4, prefill=0):
+            served[sequence] += 1
+            sequence.tokens.append(1)
+            world.table.demand(sequence, 1)
+    assert set(served.values()) == {4}
+
+
+def test_idle_streams_do_not_keep_a_new_one_out():
+    world = CacheWorld(num_blocks=100, max_running=2)
+    idle = opened(world, 5, 6)
+    run_until_idle(world)
+    (new,) = opened(world, 4)
+    assert world.step() == [(new, 4)]
+    assert all(sequence.num_computed for sequence in idle), "there were blocks for all"
+
+
+def test_idle_sequences_give_up_their_blocks_first():
+    world = CacheWorld(num_blocks=6)
+    busy, idle, late = opened(world, 8, 8, 4)
+    run_until_idle(world)
+    late.tokens += [1] * 7
+    world.table.demand(late, 1)
+    world.step()
+    assert (busy.num_computed, idle.num_computed, late.num_computed) == (8, 0, 11)
+
+
+def test_idle_sequences_keep_their_blocks_where_giving_them_up_would_not_help():
+    world = CacheWorld(num_blocks=8)
+    idle, busy = opened(world, 4, 12)
+    run_until_idle(world)
+    busy.tokens += [1]
+    world.table.demand(busy, 1)
+    opened(world, 28)
+    world.step()
+    assert (idle.num_computed, busy.num_computed) == (4, 13)
+
+
+def test_the_last_to_arrive_is_preempted_and_computed_again():
+    world = CacheWorld(num_blocks=5)
+    first, second = opened(world, 8, 11)
+    run_until_idle(world)
+    for sequence in (first, second):
+        sequence.tokens += [5, 6]
+        world.table.demand(sequence, 2)
+    tokens = list(second.tokens)
+    assert [sequence for sequence, _ in world.step()] == [first]
+    assert second in world.scheduler.waiting
+    assert (second.num_computed, second.num_logits, world.scheduler.num_preemptions) == (0, 2, 1)
+    world.close(first)
+    run_until_idle(world)
+    assert (second.tokens, second.num_computed) == (tokens, len(tokens))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_a_pool_for_two_ten_growing_sequences_all_reach_their_end(seed):
+    generator = np.random.default_rng(seed)
+    world = CacheWorld(num_blocks=24, max_running=8)
+    waiting = opened(world, *generator.integers(1, 50, size=10))
+    ends = {sequence: len(sequence.tokens) + 30 for sequence in waiting}
+    for _ in range(3000):
+        for sequence, _ in world.step(max_rows=48, prefill=16):
+            if sequence.num_due == 0:
+                sequence.tokens.append(int(generator.integers(100)))
+                world.table.demand(sequence, 1)
+                if len(sequence.tokens) >= ends[sequence]:
+                    world.close(sequence)
+        world.check()
+        if not world.sequences:
+            break
+    assert not world.sequences
+    assert world.scheduler.num_preemptions > 0, "the pool was too large to prove anything"
+    assert world.pool.num_free == world.pool.num_blocks
+
+
+def test_a_late_prompt_is_not_overtaken_for_ever_by_new_ones():
+    world = CacheWorld(num_blocks=12, max_running=8)
+    running = opened(world, 20, 20)
+    world.step(max_rows=64, prefill=64)
+    (late,) = opened(world, 40)
+    for number in range(200):
+        newcomer = world.open([10_000 + number] * 6)
+        world.table.demand(newcomer, 1)
+        world.step(max_rows=64, prefill=64)
+        if number == 5:
+            for sequence in running:
+                world.close(sequence)
+        if late.num_due == 0:
+            return
+        for sequence in [s for s in world.sequences if s.num_due == 0 and s is not late and s not in running]:
+            world.close(sequence)
+    pytest.fail("the late prompt never ran")
+
+
+def test_a_prefix_is_reused_after_its_sequence_has_gone():
+    world = CacheWorld(num_blocks=20)
+    (first,) = opened(world, 13)
+    run_until_idle(world)
+    world.close(first)
+    (second,) = opened(world, 13)
+    assert world.step() == [(second, 1)]
+    assert second.num_cached_tokens == 12
+
+
+def test_a_whole_prompt_in_the_cache_still_has_its_last_token_computed():
+    world = CacheWorld(num_blocks=20)
+    (first,) = opened(world, 12)
+    run_until_idle(world)
+    (second,) = opened(world, 12)
+    assert world.step() == [(second, BLOCK_SIZE)]
+    assert second.num_cached_tokens == 12 - BLOCK_SIZE
+
+
+def test_asking_for_less_than_is_computed_leaves_nothing_due():
+    world = CacheWorld(num_blocks=20)
+    (sequence,) = opened(world, 9)
+    run_until_idle(world)
+    sequence.request(8, num_logits=0)
+    assert sequence.num_due == 0
+
+
+def test_a_verification_of_many_drafted_tokens_still_counts_as_decoding():
+    assert SHORT >= 17
