@@ -66,7 +66,7 @@ def laws(folder, prompt, emitted, params):
     return np.stack([law(rows[t - 1], ids[:t], start, params) for t in range(start, len(ids))])
 
 
-def draft_logprobs(folder, prompt, emitted):
+def log_softmax(folder, prompt, emitted):
     """Log-softmax `[len(emitted), V]` of the model in `folder` for every emitted token given those before it."""
     rows = logits(folder, [[*prompt, *emitted]])[0, len(prompt) - 1 : -1]
     return np.stack([logprobs(row) for row in rows])
@@ -74,7 +74,7 @@ def draft_logprobs(folder, prompt, emitted):
 
 def checkable(pair, prompt, emitted, params):
     """A stream as tests/support/pit.py takes it."""
-    return laws(pair.target, prompt, emitted, params), draft_logprobs(pair.draft, prompt, emitted), emitted
+    return laws(pair.target, prompt, emitted, params), log_softmax(pair.draft, prompt, emitted), emitted
 
 
 def _penalised(values, context, num_prompt_tokens, params):

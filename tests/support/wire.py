@@ -57,11 +57,9 @@ class Line:
 class TargetLine(Line):
     """A sequence on a target."""
 
-    def __init__(self, client, prompt, params, seed=0, choice=0, **opened):
-        first = target_pb2.TargetOpen(
-            prompt=prompt, sampling=sampling_to_pb(params), seed=seed, choice=choice,
-            **{"num_prompt_tokens": len(prompt), **opened},
-        )  # fmt: skip
+    def __init__(self, client, prompt, params, /, seed=0, choice=0, **opened):
+        usual = {"prompt": prompt, "num_prompt_tokens": len(prompt), "sampling": sampling_to_pb(params)}
+        first = target_pb2.TargetOpen(seed=seed, choice=choice, **{**usual, **opened})
         super().__init__(client, first, target_pb2.TargetRequest)
 
     def verify(self, transcript, proposal=None, grant=0, base_len=None):
@@ -82,12 +80,10 @@ class TargetLine(Line):
 class DraftLine(Line):
     """A sequence on a draft."""
 
-    def __init__(self, client, prompt, params, seed=0, choice=0, **opened):
+    def __init__(self, client, prompt, params, /, seed=0, choice=0, **opened):
         purpose = "draft" if params.verification is Verification.REJECTION else "match"
-        first = draft_pb2.DraftOpen(
-            prompt=prompt, sampling=sampling_to_pb(params), noise_key=derive_key(seed, choice, purpose),
-            **{"num_prompt_tokens": len(prompt), **opened},
-        )  # fmt: skip
+        usual = {"prompt": prompt, "num_prompt_tokens": len(prompt), "sampling": sampling_to_pb(params)}
+        first = draft_pb2.DraftOpen(noise_key=derive_key(seed, choice, purpose), **{**usual, **opened})
         super().__init__(client, first, draft_pb2.DraftRequest)
         self.num_held = 0
 
