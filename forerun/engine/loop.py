@@ -150,8 +150,9 @@ class EngineLoop:
                 self._fail(sequence, _as_fault(error))
 
     def _step(self) -> None:
+        self._refuse_oversized()
         slices = self.scheduler.schedule(self._max_rows, self._budget.num_tokens)
-        self._tell_starved(slices)
+        self._tell_starved()
         if not slices:
             return
         start_ns = time.time_ns()
@@ -202,13 +203,20 @@ class EngineLoop:
         except Exception:
             log.exception("the owner of a failed sequence failed too")
 
-    def _tell_starved(self, slices: Seq[Slice]) -> None:
-        for sequence in [s for s in self.scheduler.waiting if s.num_due > 0]:
-            num_blocks, total = self.table.num_missing_blocks(sequence, sequence.goal), self.table.pool.num_blocks
+    def _refuse_oversized(self) -> None:
+        total = self.table.pool.num_blocks
+        for sequence in self._waiting():
+            num_blocks = self.table.num_missing_blocks(sequence, sequence.goal)
             if num_blocks > total:
                 self._fail(sequence, SequenceFault(f"needs {num_blocks} cache blocks, the whole pool has {total}"))
-            elif owner := self._owners.get(sequence):
-                self._obey(partial(owner.on_starved, STARVED), owner)
+
+    def _tell_starved(self) -> None:
+        for sequence in self._waiting():
+            owner = self._owners[sequence]
+            self._obey(partial(owner.on_starved, STARVED), owner)
+
+    def _waiting(self) -> list[Sequence]:
+        return [sequence for sequence in self.scheduler.waiting if sequence.num_due > 0]
 
 
 def _as_fault(error: Exception) -> ForerunError:

@@ -52,18 +52,20 @@ def paged_attention(
     """
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     _check_causal(module, layer, {**others, "attention_mask": attention_mask})
-    paged.layers_seen.add(layer)
     paged.cache.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
     options = AttentionOptions(scaling, sliding_window or _layer_window(module, layer), softcap, s_aux)
     rows = query[0].transpose(0, 1)
-    return paged.backend.attend(rows, paged.cache.layers[layer], paged.plan, options)[None], None
+    attended = paged.backend.attend(rows, paged.cache.layers[layer], paged.plan, options)
+    paged.layers_seen.add(layer)
+    return attended[None], None
 
 
 def _check_causal(module: torch.nn.Module, layer: int, asked: dict[str, Any]) -> None:
     if asked.get("is_causal") is False or getattr(module, "is_causal", True) is False:
         raise ConfigError(f"layer {layer} looks at later tokens; only causal attention can be served")
-    if unknown := [name for name, value in asked.items() if value is not None and name not in _HARMLESS]:
-        raise ConfigError(f"layer {layer} asks its attention for {unknown[0]}, which is not served")
+    for name, value in asked.items():
+        if value is not None and name not in _HARMLESS and not name.startswith("output_"):
+            raise ConfigError(f"layer {layer} asks its attention for {name}, which is not served")
 
 
 def _layer_window(module: torch.nn.Module, layer: int) -> int | None:

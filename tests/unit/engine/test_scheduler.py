@@ -186,7 +186,7 @@ def test_a_prefix_is_reused_after_its_sequence_has_gone():
 
 def test_a_whole_prompt_in_the_cache_still_has_its_last_token_computed():
     world = CacheWorld(num_blocks=20)
-    (first,) = opened(world, 12)
+    opened(world, 12)
     run_until_idle(world)
     (second,) = opened(world, 12)
     assert world.step() == [(second, BLOCK_SIZE)]
