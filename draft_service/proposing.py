@@ -16,9 +16,11 @@ from forerun.transcript_hash import transcript_hash
 def check_transcript(
     ids: Sequence[int], vocab_size: int, transcript: Sequence[int] | None = None, sent_hash: int = 0
 ) -> None:
-    """Raises InvalidRequest for an id outside the vocabulary (size 0: any), or a transcript without the hash sent."""
+    """Raises InvalidRequest for an id outside the vocabulary (size 0: any), an empty transcript, or another hash."""
     if vocab_size and len(ids) and max(ids) >= vocab_size:
         raise InvalidRequest(f"token id {max(ids)} is outside the vocabulary of {vocab_size} ids", "ids")
+    if transcript is not None and not len(transcript):
+        raise InvalidRequest("a prompt has at least one token", "prompt")
     if transcript is not None and transcript_hash(transcript) != sent_hash:
         raise InvalidRequest(f"the {len(transcript)} tokens here do not have the hash that was sent", "hash")
 

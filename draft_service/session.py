@@ -1,5 +1,6 @@
 """One sequence on a draft model: keeps up with the transcript and runs K tokens ahead of it."""
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,13 +12,16 @@ from draft_service.drawing import Drawer
 from draft_service.proposing import check_transcript, start_span
 from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
-from forerun.errors import InvalidRequest
+from forerun.errors import ForerunError
 from forerun.rpc import convert
 from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
+from forerun.transcript_hash import transcript_hash
 from forerun.types import Proposal, SparseLaw
+
+log = logging.getLogger(__name__)
 
 
 class DraftSession:
@@ -49,7 +53,7 @@ class DraftSession:
         self._tracing = tracing
         self._traceparent = traceparent
         prompt = list(opened.prompt)
-        check_transcript(prompt, vocab_size)
+        check_transcript(prompt, vocab_size, prompt, transcript_hash(prompt))
         self._sequence = Sequence(prompt, opened.cache_salt, num_committed=len(prompt))
         self._base_len = len(prompt)
         self._num_due = 0
@@ -110,7 +114,9 @@ class DraftSession:
     def _guarded(self, request: Propose) -> None:
         try:
             self._take(request)
-        except InvalidRequest as error:
+        except Exception as error:
+            if not isinstance(error, ForerunError):
+                log.exception("a message could not be served")
             self._loop.remove(self._sequence)
             self.on_fault(error)
 

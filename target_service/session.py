@@ -1,5 +1,6 @@
 """One sequence on the target: verifies proposals, signs for tokens, goes on alone while its grant lasts."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
-from forerun.errors import InvalidRequest
+from forerun.errors import ForerunError, InvalidRequest
 from forerun.rpc import convert
 from forerun.rpc.messages import Held, PromptLogprobs, TargetOpen, Verify
 from forerun.serving.session import Reply
@@ -22,6 +23,8 @@ from forerun.transcript_hash import transcript_hash
 from forerun.types import Proposal
 from target_service.prompt_scoring import PromptScoring
 from target_service.verifier import Verifier
+
+log = logging.getLogger(__name__)
 
 
 class TargetSession:
@@ -123,7 +126,9 @@ class TargetSession:
     def _guarded(self, request: Verify) -> None:
         try:
             self._take(request)
-        except InvalidRequest as error:
+        except Exception as error:
+            if not isinstance(error, ForerunError):
+                log.exception("a message could not be served")
             self._loop.remove(self._sequence)
             self.on_fault(error)
 

@@ -185,11 +185,14 @@ async def test_a_second_open_and_an_empty_message_are_faults(tiny_target, tiny_d
 
 
 async def test_bytes_that_are_no_message_end_their_call_alone(tiny_target):
-    async with clients(tiny_target.address) as (target, _), neighbour(target):
-        async with grpc.aio.insecure_channel(tiny_target.address) as channel:
-            call = channel.stream_stream("/forerun.v1.TargetService/Verify")()
-            await call.write(b"\xff\xfe not a message")
-            assert await asyncio.wait_for(call.code(), 10) is not grpc.StatusCode.OK
+    async with (
+        clients(tiny_target.address) as (target, _),
+        neighbour(target),
+        grpc.aio.insecure_channel(tiny_target.address) as channel,
+    ):
+        call = channel.stream_stream("/forerun.v1.TargetService/Verify")()
+        await call.write(b"\xff\xfe not a message")
+        assert await asyncio.wait_for(call.code(), 10) is not grpc.StatusCode.OK
 
 
 DRAFT_OPENS = {
@@ -216,6 +219,28 @@ async def test_a_malformed_propose_ends_its_stream_with_a_fault(tiny_draft):
             line = DraftLine(draft, PROMPT, SEEDED)
             line.post(propose=draft_pb2.Propose(**{"base_len": 5, "k": 3, "hash": transcript_hash(PROMPT), **fields}))
             assert told in (await line.expect(common_pb2.Fault)).message
+
+
+async def test_a_transcript_without_tokens_is_a_fault_not_the_end_of_the_draft(tiny_draft, tiny_ngram):
+    """Every field at its default: base_len 0, no ids, and the hash of nothing, which is 0."""
+    for service in (tiny_draft, tiny_ngram):
+        async with clients(service.address, service.address) as (_, draft):
+            line = DraftLine(draft, PROMPT, SEEDED)
+            line.post(propose=draft_pb2.Propose(k=3))
+            assert "at least one token" in (await line.expect(common_pb2.Fault)).message
+            other = DraftLine(draft, [*PROMPT, *PROMPT], SEEDED)
+            assert len((await other.propose([*PROMPT, *PROMPT], 3)).tokens) == 3
+            await other.finish()
+
+
+async def test_a_verify_of_defaults_commits_nothing_and_asks_for_one_token_less(tiny_target):
+    """It names an empty transcript, which the prompt extends: nothing is due."""
+    async with clients(tiny_target.address) as (target, _), neighbour(target):
+        line = TargetLine(target, PROMPT, GREEDY)
+        line.post(verify=target_pb2.Verify())
+        line.verify(PROMPT)
+        assert (await line.verdict()).base_len == len(PROMPT)
+        await line.finish()
 
 
 async def test_an_absurd_k_is_cut_at_the_drafts_context(tiny_draft):

@@ -155,7 +155,7 @@ async def test_a_draft_answers_held_keeps_its_own_tokens_and_forgets_the_rest(ti
     """Case 26: after any mixture of accepted and rejected tokens the proposal is that of a fresh sequence."""
     async with clients(tiny_draft.address, tiny_draft.address) as (_, draft):
         line = DraftLine(draft, PROMPT, SEEDED, seed=3)
-        line.ask(PROMPT + [7, 8], 4, base_len=len(PROMPT) + 2)
+        line.ask([*PROMPT, 7, 8], 4, base_len=len(PROMPT) + 2)
         assert (await line.expect(common_pb2.Held)).len == len(PROMPT)
         transcript = list(PROMPT)
         drafted = (await line.propose(transcript, 6)).tokens
