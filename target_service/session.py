@@ -115,7 +115,7 @@ class TargetSession:
     def _add(self) -> None:
         self._loop.add(self._sequence, self)
         if self._scoring is not None:
-            self._scoring.request(self._sequence)
+            self._score_on(self._scoring)
         elif len(self._sequence.tokens) > 1:
             self._sequence.request(len(self._sequence.tokens) - 1, num_logits=0)
 
@@ -193,6 +193,10 @@ class TargetSession:
 
     def _score(self, scoring: PromptScoring, logits: np.ndarray) -> None:
         scoring.take(logits)
+        self._score_on(scoring)
+
+    def _score_on(self, scoring: PromptScoring) -> None:
+        """Asks for the next slice, or answers; a prompt of one token has nothing to score."""
         if scoring.request(self._sequence):
             return
         self._reply(PromptLogprobs(logprobs=convert.logprobs_to_pb(scoring.logprobs)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from forerun.types import SamplingParams, Verification
+from forerun.v1.target_pb2 import PromptLogprobs
 from tests.support import reference
 from tests.support.wire import GREEDY, SAMPLED, SEEDED, TargetLine, alone, clients, drafted
 
@@ -73,19 +74,28 @@ async def test_logprobs_are_raw_whatever_the_processors_do(tiny_target, tiny_dra
 
 async def test_prompt_logprobs_cover_every_token_but_the_first(tiny_target, tiny_pair):
     """Longer than a slice, asked before and after the prefix is in the cache."""
-    from forerun.v1 import target_pb2
-
     prompt = [3 + (11 * i) % 60 for i in range(300)]
     rows = [reference.logprobs(row) for row in reference.logits(tiny_pair.target, [prompt])[0, :-1]]
     async with clients(tiny_target.address) as (target, _):
         for _ in range(2):
             line = TargetLine(target, prompt, GREEDY, num_prompt_logprobs=3)
             line.verify(prompt, grant=2)
-            answer = await line.expect(target_pb2.PromptLogprobs)
+            answer = await line.expect(PromptLogprobs)
             got = [(await line.verdict()).token for _ in range(3)]
             await line.finish()
             _check(answer.logprobs, prompt[1:], rows, num_top=3)
             assert got == reference.greedy(tiny_pair.target, prompt, 3, GREEDY)
+
+
+async def test_a_prompt_of_one_token_has_no_logprobs_and_is_answered(tiny_target, tiny_pair):
+    async with clients(tiny_target.address) as (target, _):
+        line = TargetLine(target, [1], GREEDY, num_prompt_logprobs=3)
+        line.verify([1], grant=2)
+        answer = await line.expect(PromptLogprobs)
+        got = [(await line.verdict()).token for _ in range(3)]
+        await line.finish()
+    assert len(answer.logprobs) == 0
+    assert got == reference.greedy(tiny_pair.target, [1], 3, GREEDY)
 
 
 async def test_a_sequence_without_logprobs_gets_none(tiny_target):

@@ -16,7 +16,7 @@ from tests.support.wire import SAMPLED, SEEDED, DraftLine, alone, clients, draft
 
 ALARM = 1e-6
 PROMPT = (1, 9, 31, 4)
-NUM_RUNS, NUM_TOKENS = 800, 3
+NUM_RUNS, NUM_TOKENS = 500, 3
 VOCAB_SIZE = 64
 CONCURRENCY = 16
 

@@ -21,6 +21,7 @@ class Line:
     def __init__(self, client, first, request_type):
         self._request_type = request_type
         self._replies = asyncio.Queue()
+        self.num_waiting = 0
         self.stream = client.open(first, self._replies.put_nowait)
 
     def post(self, **message):
@@ -29,14 +30,22 @@ class Line:
 
     async def reply(self, timeout_s=REPLY_S):
         """The next reply but Waiting: the inner message, or an error that ended the stream."""
-        while True:
-            async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s):
+            while True:
                 reply = await self._replies.get()
-            if isinstance(reply, ForerunError):
-                return reply
-            kind = reply.WhichOneof("message")
-            if kind != "waiting":
-                return getattr(reply, kind)
+                if isinstance(reply, ForerunError):
+                    return reply
+                kind = reply.WhichOneof("message")
+                if kind != "waiting":
+                    return getattr(reply, kind)
+                self.num_waiting += 1
+
+    async def waiting(self):
+        """The reason in the next reply, which must be Waiting."""
+        async with asyncio.timeout(REPLY_S):
+            reply = await self._replies.get()
+        assert reply.WhichOneof("message") == "waiting", reply
+        return reply.waiting.reason
 
     async def expect(self, kind):
         """The next reply, which must be a `kind`."""
