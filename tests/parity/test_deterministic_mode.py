@@ -60,7 +60,7 @@ def test_verification_of_k_tokens_equals_one_row_at_a_time(world, alone, num_dra
 
 @pytest.mark.parametrize("place", [0, 7, 15])
 def test_in_a_batch_of_sixteen_it_equals_itself_alone(world, alone, place):
-    loaded, vocab_size, length = world
+    loaded, vocab_size, _ = world
     tokens, expected = alone
     engine = deterministic(loaded)
     neighbours = [random_tokens(100 + n, 1 + 4 * n, vocab_size) for n in range(15)]

@@ -109,7 +109,7 @@ def test_two_that_share_a_prefix_and_diverge_do_not_disturb_each_other(world, to
     engine = Paged(loaded)
     first = engine.open(tokens[:48], num_logits=1)
     engine.run(first)
-    second = engine.open(tokens[:48] + [7], num_logits=1)
+    second = engine.open([*tokens[:48], 7], num_logits=1)
     engine.run(second)
     assert second.num_cached_tokens == 48
     engine.table.truncate(second, 40)

@@ -65,7 +65,7 @@ def test_layers_with_a_recurrent_state_beside_their_attention_are_refused(tmp_pa
 
 def test_a_model_whose_attention_bypasses_the_cache_is_refused(tmp_path):
     config = CONFIG_MAPPING["bloom"](vocab_size=64, hidden_size=32, n_layer=2, n_head=4)
-    with pytest.raises(ConfigError, match="bloom|paged"):
+    with pytest.raises(ConfigError, match=r"bloom|paged"):
         Paged(load(saved(tmp_path, config)))
 
 
