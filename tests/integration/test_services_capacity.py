@@ -28,8 +28,9 @@ def small_draft(fleet, tiny_pair):
 async def until_free(client, deadline_s=FREED_S):
     """Returns when every block of the service is free again; asserts that it is within a second."""
     async with asyncio.timeout(deadline_s):
-        while (info := await client.info()).num_free_blocks != info.num_blocks or info.num_running:
-            await asyncio.sleep(0.01)
+        info = await client.info()
+        while info.num_free_blocks != info.num_blocks or info.num_running:
+            info = await client.info()
 
 
 @pytest.mark.parametrize("ending", ["finish", "abort", "cancel", "kill the connection"])
@@ -110,18 +111,18 @@ async def test_a_draft_whose_blocks_others_hold_answers_at_once(small_draft):
         await until_free(draft)
 
 
-async def test_a_queued_sequence_is_told_that_it_waits(fleet, tiny_pair):
-    """Load must not look like death: Waiting every second while there is no place in the batch, then the token."""
+async def test_one_place_in_the_batch_serves_many_in_turn(fleet, tiny_pair, tiny_target):
+    """Case 28: idle streams do not keep the place; nobody waits for ever and every text is right."""
     narrow = fleet.target(tiny_pair.target, "--max-sequences", 1)
+    async with clients(tiny_target.address) as (roomy, _):
+        expected = [(await alone(roomy, LONG[i : i + 20], 12, SEEDED, seed=i)).ids for i in range(6)]
     async with clients(narrow.address) as (target, _):
-        first, second = (TargetLine(target, PROMPT, GREEDY) for _ in range(2))
-        first.verify(PROMPT)
-        expected = (await first.verdict()).token
-        second.verify(PROMPT)
-        assert "waiting for" in await second.waiting()
-        await first.finish()
-        assert (await second.verdict()).token == expected
-        await second.finish()
+        idle = TargetLine(target, PROMPT, GREEDY)
+        idle.verify(PROMPT)
+        await idle.verdict()
+        runs = await asyncio.gather(*(alone(target, LONG[i : i + 20], 12, SEEDED, seed=i) for i in range(6)))
+        assert [run.ids for run in runs] == expected
+        await idle.finish()
 
 
 async def test_a_sequence_larger_than_the_pool_is_refused_at_open(fleet, tiny_pair, small_target):

@@ -108,10 +108,8 @@ class Gateway(Process):
 
         http, port = free_ports(2)
         self.url, self.address = f"http://127.0.0.1:{http}", f"127.0.0.1:{port}"
-        draft_flags = ("--drafts", ",".join(drafts)) if drafts else ("--drafts", "")
-        super().__init__(
-            "gateway", "--model", model, "--targets", target, *draft_flags, "--http-port", http, "--port", port, *flags
-        )
+        peers = ("--target-addresses", target, "--draft-addresses", ",".join(drafts))
+        super().__init__("gateway", "--model", model, *peers, "--http-port", http, "--grpc-port", port, *flags)
 
     def ready(self):
         """Returns self when /ready answers 200."""

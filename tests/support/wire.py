@@ -40,13 +40,6 @@ class Line:
                     return getattr(reply, kind)
                 self.num_waiting += 1
 
-    async def waiting(self):
-        """The reason in the next reply, which must be Waiting."""
-        async with asyncio.timeout(REPLY_S):
-            reply = await self._replies.get()
-        assert reply.WhichOneof("message") == "waiting", reply
-        return reply.waiting.reason
-
     async def expect(self, kind):
         """The next reply, which must be a `kind`."""
         reply = await self.reply()
