@@ -91,12 +91,12 @@ def transformers_step(folder: Path, precision: str) -> Callable[[], float]:
     reference: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=model.DTYPES[precision]).eval()
     cache: Any = DynamicCache(config=reference.config)
     with torch.inference_mode():
-        reference(torch.tensor([random_ids(CONTEXT, 2)]), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        reference(torch.tensor([random_ids(CONTEXT, 2)]), cache=cache, use_cache=True, logits_to_keep=1)
 
     @torch.inference_mode()
     def step() -> float:
         start = time.perf_counter()
-        output = reference(torch.tensor([[7]]), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        output = reference(torch.tensor([[7]]), cache=cache, use_cache=True, logits_to_keep=1)
         output.logits[0].float().numpy()
         elapsed = time.perf_counter() - start
         cache.crop(-1)

@@ -22,6 +22,8 @@ from forerun.errors import ConfigError
 MAX_CACHE_TOKENS = 131_072
 """Where no size is set, a cache larger than this serves no batch that a CPU can run."""
 
+CGROUP = Path("/sys/fs/cgroup")
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -111,12 +113,17 @@ def _free_bytes(device: torch.device) -> int:
     with open("/proc/meminfo") as file:
         fields = dict(line.split(":", 1) for line in file)
     free = int(fields["MemAvailable"].split()[0]) * 1024
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.exists() else "max"
-    if text != "max":
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        free = min(free, max(0, int(text) - used))
-    return free
+    return min(free, cgroup_free_bytes(CGROUP, free))
+
+
+def cgroup_free_bytes(folder: Path, unlimited: int) -> int:
+    """What the container may still take; file pages that nobody uses count as free, as the kernel gives them up."""
+    limit = folder / "memory.max"
+    if not limit.exists() or limit.read_text().strip() == "max":
+        return unlimited
+    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
+    return max(0, int(limit.read_text()) - used)
 
 
 def num_cores() -> int:

@@ -4,7 +4,7 @@ Sequences of like shape are padded together, so that a step costs a few calls a 
 The query heads that share a key head are folded into query rows (grouped-query attention without copies of keys).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,8 +12,11 @@ from torch.nn import functional
 
 from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
 
-MAX_WASTE = 1.5
-"""A group may hold at most this many padded keys per real key, or it is cut in two."""
+MAX_WASTE = 2048
+"""Query-key pairs that a group may compute for nothing: about what another call costs."""
+
+MAX_QUERY_ROWS = 128
+"""Longer prefills are cut, so that early rows do not multiply with all the keys that come after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class PagedCpu:
 
     def plan(self, segments: Sequence[Segment], block_size: int, device: torch.device) -> list[Group]:
         whole = sum(segment.query_len for segment in segments)
-        return [make_group(part, block_size, whole, device) for part in _partition(segments)]
+        pieces = [piece for segment in segments for piece in split(segment, MAX_QUERY_ROWS)]
+        return [make_group(part, block_size, whole, device) for part in _partition(pieces)]
 
     def attend(
         self, query: torch.Tensor, cache: LayerCache, plan: list[Group], options: AttentionOptions
@@ -64,6 +68,14 @@ class PagedCpu:
         return output
 
 
+def split(segment: Segment, max_rows: int) -> Iterator[Segment]:
+    """The segment in pieces of at most max_rows query rows, each with the keys that its last row sees."""
+    first = segment.context_len - segment.query_len
+    for start in range(0, segment.query_len, max_rows):
+        count = min(max_rows, segment.query_len - start)
+        yield Segment(segment.start + start, count, first + start + count, segment.block_table)
+
+
 def _partition(segments: Sequence[Segment]) -> list[list[Segment]]:
     """Cuts the batch into groups of one query length class and like context lengths."""
     parts: list[list[Segment]] = []
@@ -76,13 +88,9 @@ def _partition(segments: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def _fits(part: list[Segment], segment: Segment) -> bool:
-    queries = max(segment.query_len, part[-1].query_len)
-    keys = max(segment.context_len, max(member.context_len for member in part))
-    real_keys = sum(member.context_len for member in part) + segment.context_len
-    real_queries = sum(member.query_len for member in part) + segment.query_len
-    count = len(part) + 1
-    small = keys * count <= 512
-    return queries * count <= MAX_WASTE * real_queries and (small or keys * count <= MAX_WASTE * real_keys)
+    members = [*part, segment]
+    padded = len(members) * max(m.query_len for m in members) * max(m.context_len for m in members)
+    return padded - sum(m.query_len * m.context_len for m in members) <= MAX_WASTE
 
 
 def make_group(part: Sequence[Segment], block_size: int, num_rows: int, device: torch.device, step: int = 1) -> Group:

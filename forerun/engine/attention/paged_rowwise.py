@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from forerun.engine.attention.base import Segment
-from forerun.engine.attention.paged_cpu import Group, PagedCpu, make_group
+from forerun.engine.attention.paged_cpu import Group, PagedCpu, make_group, split
 
 KEY_BLOCKS = 8
 """Keys are gathered in multiples of this many blocks, so that a row's kernel shape depends on its position alone."""
@@ -21,11 +21,5 @@ class PagedRowwise(PagedCpu):
 
     def plan(self, segments: Sequence[Segment], block_size: int, device: torch.device) -> list[Group]:
         whole = sum(segment.query_len for segment in segments)
-        rows = [row for segment in segments for row in _rows(segment)]
+        rows = [row for segment in segments for row in split(segment, max_rows=1)]
         return [make_group([row], block_size, whole, device, step=KEY_BLOCKS) for row in rows]
-
-
-def _rows(segment: Segment) -> list[Segment]:
-    """One segment per query row of `segment`."""
-    first = segment.context_len - segment.query_len
-    return [Segment(segment.start + row, 1, first + row + 1, segment.block_table) for row in range(segment.query_len)]
