@@ -27,13 +27,13 @@ _QUIET = {
 class Process:
     """One `python -m module`; its output goes to a file that a failure quotes."""
 
-    def __init__(self, module, *flags):
+    def __init__(self, module, *flags, environ=None):
         self.module = module
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.popen = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", module, *map(str, flags)],
             cwd=ROOT,
-            env={**_clean_environment(), **_QUIET},
+            env={**_clean_environment(), **_QUIET, **(environ or {})},
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
@@ -42,6 +42,14 @@ class Process:
         """All that it printed so far."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
+
+    def until_logged(self, words):
+        """Returns when its output holds `words`."""
+        deadline = time.monotonic() + START_S
+        while words not in self.log():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{words!r} is not in:\n{self.log()[-4000:]}")
 
     def wait(self, timeout_s=START_S):
         """Its exit status."""
@@ -76,8 +84,8 @@ class Process:
 class Service(Process):
     """A draft or a target; `address` answers once `ready` returned."""
 
-    def __init__(self, module, port, *flags):
-        super().__init__(module, "--port", port, *flags)
+    def __init__(self, module, port, *flags, environ=None):
+        super().__init__(module, "--port", port, *flags, environ=environ)
         self.address = f"127.0.0.1:{port}"
 
     def ready(self):
@@ -103,13 +111,15 @@ class Service(Process):
 class Gateway(Process):
     """A gateway; `url` answers REST and `address` gRPC once `ready` returned."""
 
-    def __init__(self, model, target, drafts, *flags):
+    def __init__(self, model, target, drafts, *flags, environ=None):
         from tests.support.ports import free_ports
 
         http, port = free_ports(2)
         self.url, self.address = f"http://127.0.0.1:{http}", f"127.0.0.1:{port}"
         peers = ("--target-addresses", target, "--draft-addresses", ",".join(drafts))
-        super().__init__("gateway", "--model", model, *peers, "--http-port", http, "--grpc-port", port, *flags)
+        super().__init__(
+            "gateway", "--model", model, *peers, "--http-port", http, "--grpc-port", port, *flags, environ=environ
+        )
 
     def ready(self):
         """Returns self when /ready answers 200."""
@@ -155,11 +165,11 @@ class Fleet:
             self._running[key] = self._own(Gateway(model, target, drafts, *flags))
         return self._running[key].ready()
 
-    def start(self, module, *flags):
+    def start(self, module, *flags, environ=None):
         """A service of its own, not shared, not waited for."""
         from tests.support.ports import free_ports
 
-        return self._own(Service(module, free_ports(1)[0], *flags))
+        return self._own(Service(module, free_ports(1)[0], *flags, environ=environ))
 
     def close(self):
         """Stops everything."""
