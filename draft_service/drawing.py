@@ -14,7 +14,7 @@ class Drawer(Protocol):
     """Bound to one sequence's parameters and noise key."""
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        """The token after `context`, from logits `[columns] float32`; its law where the rule needs one."""
+        """The token after `context`, from logits `[≥ columns] float32`, padding last; and its law if the rule needs it."""
         ...
 
 
@@ -40,7 +40,7 @@ class RejectionDrawer:
         self._num_support = num_support
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        law = truncate(self._processors.law(logits, context), self._num_support, self._columns)
+        law = truncate(self._processors.law(logits[: len(self._columns)], context), self._num_support, self._columns)
         return draw_sparse(law, self._noise.draft(len(context), base_len)), law
 
 
@@ -52,7 +52,7 @@ class GreedyDrawer:
         self._columns = columns
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        return int(self._columns[self._processors.greedy_column(logits, context)]), None
+        return int(self._columns[self._processors.greedy_column(logits[: len(self._columns)], context)]), None
 
 
 class CoupledDrawer:
@@ -66,4 +66,4 @@ class CoupledDrawer:
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
         raw = self._noise.raw(len(context), self._num_ids)[self._columns]
-        return int(self._columns[race(self._processors.law(logits, context), raw)]), None
+        return int(self._columns[race(self._processors.law(logits[: len(self._columns)], context), raw)]), None

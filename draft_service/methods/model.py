@@ -28,6 +28,9 @@ class ModelMethod:
         self._num_support = num_support
         head_ids = service.engine.model.head_ids
         self._columns = np.arange(service.text.vocab_size) if head_ids is None else head_ids
+        width = service.engine.model.module.get_output_embeddings().weight.shape[0]
+        if width < len(self._columns):
+            raise ConfigError(f"the head of {service.name} has {width} rows for {len(self._columns)} ids")
         if self._columns.max() >= service.text.vocab_size:
             raise ConfigError(f"vocab.npy names id {self._columns.max()}, the tokenizer has {service.text.vocab_size}")
 
