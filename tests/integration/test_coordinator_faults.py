@@ -182,7 +182,7 @@ async def test_a_fault_of_the_target_reaches_the_client_as_what_it_is(code, erro
     async with house([target]) as pair:
         with pytest.raises(error, match="top_p of 7"):
             await pair.coordinator.run(request(NUM, 0), Collector())
-    assert len(target.seen.opens) == (1 if error is InvalidRequest else 4)
+    assert len(target.seen.opens) == (1 if error is InvalidRequest else 5)
 
 
 async def test_a_client_that_leaves_frees_both_services_within_a_second_and_neighbours_go_on_case_25():
