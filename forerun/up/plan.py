@@ -93,6 +93,7 @@ def _target_flags(config: UpConfig) -> dict[str, str | int]:
 def _gateway_flags(config: UpConfig) -> dict[str, str | int]:
     return {
         "--model": config.model,
+        "--served-model-name": public_name(config.model),
         "--host": config.host,
         "--http-port": config.http_port,
         "--grpc-port": config.grpc_port,

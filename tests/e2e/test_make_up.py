@@ -41,7 +41,8 @@ class Up:
         )
         self.printed: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def wait_for(self, text: str, timeout_s: float = 120) -> str:
         """The first line from here on that holds `text`; fails with all that was printed where none comes."""
@@ -56,6 +57,13 @@ class Up:
         self.process.send_signal(signum)
         return self.process.wait(60)
 
+    def close(self) -> None:
+        """Stops it where it runs; nothing of it is left."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self._reader.join(10)
+
     def listens(self, name: str) -> bool:
         """Whether anything accepts connections on a port."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[name]), 1):
@@ -69,9 +77,10 @@ class Up:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.printed.append(line)
-            self._lines.put(line)
+        with self.process.stdout as lines:
+            for line in lines:
+                self.printed.append(line)
+                self._lines.put(line)
         self._lines.put(None)
 
 
@@ -86,9 +95,7 @@ def running(cache, *flags):
     try:
         yield up
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            up.process.send_signal(signal.SIGTERM)
-        up.process.wait(60)
+        up.close()
 
 
 @pytest.fixture(scope="module")
