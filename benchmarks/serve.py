@@ -60,9 +60,7 @@ async def long_prompt_gap(client: httpx.AsyncClient, url: str, turn: int) -> flo
     before = [b - a for t in timed for a, b in _pairs(t) if b < arrived][8:]
     during = [b - a for t in timed for a, b in _pairs(t) if arrived <= a and b <= done]
     longest, usual = max(during), statistics.median(before)
-    print(
-        f"  prefill {done - arrived:.1f} s, {len(during)} gaps, longest {1e3 * longest:.0f} ms, usual {1e3 * usual:.0f} ms"
-    )
+    print(f"  prefill {done - arrived:.1f} s: longest gap {longest:.3f} s, usual {usual:.3f} s")
     return max(during) / statistics.median(before + during)
 
 

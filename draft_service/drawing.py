@@ -14,7 +14,7 @@ class Drawer(Protocol):
     """Bound to one sequence's parameters and noise key."""
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        """The token after `context`, from logits `[≥ columns] float32`, padding last; and its law if the rule needs it."""
+        """The token after `context`, from logits `[≥ columns] float32`, padding last; its law where needed."""
         ...
 
 

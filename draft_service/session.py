@@ -63,10 +63,10 @@ class DraftSession:
         self._counted = False
 
     def begin(self) -> None:
-        self._loop.call(self._add)
+        self._loop.call(self._add, self)
 
     def receive(self, request: Propose) -> None:
-        self._loop.call(partial(self._guarded, request))
+        self._loop.call(partial(self._guarded, request), self)
 
     def waiting_for(self) -> str:
         return "the draft is computing" if self._num_due else ""

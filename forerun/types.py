@@ -38,7 +38,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class SparseLaw:
-    """A draft's law: P(ids[i]) = weights[i] / sum(weights). ids `[S] int64`, distinct; weights `[S] int64`, each ≥ 1."""
+    """A draft's law: P(ids[i]) = weights[i] / sum(weights). ids `[S] int64`, distinct; weights `[S] int64`, all ≥ 1."""
 
     ids: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int64]

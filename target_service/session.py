@@ -73,10 +73,10 @@ class TargetSession:
         self._counted = False
 
     def begin(self) -> None:
-        self._loop.call(self._add)
+        self._loop.call(self._add, self)
 
     def receive(self, request: Verify) -> None:
-        self._loop.call(partial(self._guarded, request))
+        self._loop.call(partial(self._guarded, request), self)
 
     def waiting_for(self) -> str:
         if self._num_due == 0 and self._scoring is None:

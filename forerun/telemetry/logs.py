@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """A record for people: the message, then `extra` as name=value, leaving out what is empty."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """See `logging.Formatter.formatMessage`."""
         extra = [f"{name}={value}" for name, value in _extra(record).items() if value not in (None, "", ())]
         return " ".join([super().formatMessage(record), *extra])

@@ -84,7 +84,8 @@ async def test_a_draft_that_dies_is_rejoined_when_it_is_back(monkeypatch):
     monkeypatch.setattr(draft_link, "FIRST_BACKOFF_S", 0.01)
     draft, gate = ScriptedDraft(), asyncio.Event()
     gate.set()
-    target, sink = ScriptedTarget(gate=gate), Collector(on_push=lambda sink: gate.clear() if len(sink.tokens) == 30 else None)
+    target = ScriptedTarget(gate=gate)
+    sink = Collector(on_push=lambda sink: gate.clear() if len(sink.tokens) == 30 else None)
 
     async def bring_back(pair):
         """Stops the text at 30 tokens, until the draft is taken for well again."""

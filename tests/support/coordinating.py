@@ -71,9 +71,8 @@ async def house(targets, drafts=(), **settings):
         for each in (target_set, draft_set):
             await each.start()
         registry = CollectorRegistry()
-        coordinator = Coordinator(
-            target_set, draft_set if drafts else None, GatewayMetrics(registry), settings=CoordinatorSettings(**settings)
-        )
+        used, chosen = draft_set if drafts else None, CoordinatorSettings(**settings)
+        coordinator = Coordinator(target_set, used, GatewayMetrics(registry), settings=chosen)
         yield House(coordinator, target_set, draft_set, registry)
 
 

@@ -118,7 +118,8 @@ class _Session:
             return None
         new = list(message.ids)
         committed = message.base_len + len(new)
-        if self.ids[message.base_len : committed] != new[: len(self.ids) - message.base_len] or committed > len(self.ids):
+        held = self.ids[message.base_len : committed]
+        if held != new[: len(self.ids) - message.base_len] or committed > len(self.ids):
             self.ids = self.ids[: message.base_len] + new
         assert transcript_hash(self.ids[:committed]) == message.hash, "the transcript's hash does not fit"
         return committed
