@@ -165,6 +165,6 @@ class DraftSession:
             self._metrics.observe_prefix(self._base_len, self._sequence.num_cached_tokens or 0)
 
     def _end_span(self) -> None:
-        if self.span is not INVALID_SPAN:
+        """The span stays in place: the step that answered its message is still to be linked to it."""
+        if self.span.is_recording():
             self.span.end()
-            self.span = INVALID_SPAN

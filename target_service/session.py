@@ -215,6 +215,7 @@ class TargetSession:
     def _start_span(self, request: Verify) -> None:
         self._end_span()
         parent = remote_context(self._traceparent, request.span_id)
+        self.span = INVALID_SPAN
         if parent is not None:
             attributes = {
                 semconv.BASE_LEN: request.base_len + len(request.ids),
@@ -224,9 +225,9 @@ class TargetSession:
             self.span = self._tracing.start_served(semconv.SPAN_VERIFY, parent, time.time_ns(), attributes)
 
     def _end_span(self) -> None:
-        if self.span is not INVALID_SPAN:
+        """The span stays in place: the step that answered its message is still to be linked to it."""
+        if self.span.is_recording():
             self.span.end()
-            self.span = INVALID_SPAN
 
 
 def _check_prompt(ids: list[int], max_len: int, vocab_size: int) -> None:

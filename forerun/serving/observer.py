@@ -10,7 +10,7 @@ from forerun.telemetry.tracing import StepTracer
 
 
 class Traced(Protocol):
-    """An owner of a sequence that has a span for the message it is serving."""
+    """An owner of a sequence that has a span for the message it is serving, ended where the step answered it."""
 
     span: Span
 
@@ -26,9 +26,8 @@ class StepObserver:
     def on_step(self, step: StepReport) -> None:
         """Counts and, where one of the served messages is traced, records the step."""
         self._metrics.observe_step(step.step_s, step.num_rows)
-        spans = [cast(Traced, owner).span for owner in step.owners]
-        contexts = [span.get_span_context() for span in spans if span.is_recording()]
-        if contexts:
+        contexts = [cast(Traced, owner).span.get_span_context() for owner in step.owners]
+        if any(context.trace_flags.sampled for context in contexts):
             self._tracer.on_step(step.start_ns, step.end_ns, step.num_rows, len(step.owners), contexts)
 
     def watch(self, loop: EngineLoop) -> None:
