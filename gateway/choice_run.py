@@ -1,6 +1,9 @@
 """One choice from first to last token: rounds while the draft pays, the target alone while it does not."""
 
 import asyncio
+from contextlib import AbstractContextManager
+
+from opentelemetry.trace import Span
 
 from forerun.errors import ServiceUnavailable
 from gateway.draft_link import Answer, DraftLink
@@ -54,9 +57,10 @@ class ChoiceRun:
     async def _first_token(self) -> None:
         """K = 0 while the draft prefills; the first token never waits for it."""
         if not self._emission.ended:
-            grant = 0 if self._draft is not None else self._speculation.grant(False)
-            self._target.verify(self._transcript, grant=self._cut(grant))
-            await self._listener.hear_until(self._transcript.num_prompt_tokens + 1)
+            grant = self._cut(0 if self._draft is not None else self._speculation.grant(False))
+            with self._watch_alone(grant) as span_id:
+                self._target.verify(self._transcript, grant=grant, span_id=span_id)
+                await self._listener.hear_until(self._transcript.num_prompt_tokens + 1)
 
     async def _prompt_logprobs(self) -> None:
         while not self._target.has_prompt_logprobs:
@@ -77,8 +81,14 @@ class ChoiceRun:
 
     async def _round(self, draft: DraftLink, k: int) -> None:
         """Asks the draft for k tokens and has the target verify what came; without an answer in time goes on alone."""
-        started = self._loop.time()
         span = self._watch.start_round(len(self._transcript))
+        try:
+            await self._propose_and_verify(draft, k, span)
+        finally:
+            self._watch.close_round(span)
+
+    async def _propose_and_verify(self, draft: DraftLink, k: int, span: Span | None) -> None:
+        started = self._loop.time()
         self._learning.interrupted()
         answer = await self._proposal(draft, k, self._watch.span_id(span))
         asked_target = self._loop.time()
@@ -127,11 +137,15 @@ class ChoiceRun:
         while not self._emission.ended:
             ready = self._draft is not None and self._draft.ready()
             grant = self._cut(self._speculation.grant(ready))
-            self._target.verify(self._transcript, grant=grant)
-            await self._follow(self._target.limit - grant // 2)
-            if self._k() > 0:
-                await self._follow(self._target.limit)
-                return
+            with self._watch_alone(grant) as span_id:
+                self._target.verify(self._transcript, grant=grant, span_id=span_id)
+                await self._follow(self._target.limit - grant // 2)
+                if self._k() > 0:
+                    await self._follow(self._target.limit)
+                    return
+
+    def _watch_alone(self, grant: int) -> AbstractContextManager[int]:
+        return self._watch.alone(len(self._transcript), grant, lambda: len(self._transcript))
 
     async def _follow(self, length: int) -> None:
         while not self._emission.ended and len(self._transcript) < length:

@@ -1,10 +1,13 @@
 """What the loop of one choice tells the outside: round spans, counters, and a log line where a peer misbehaves."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from opentelemetry.trace import Span
 
 from forerun.errors import ForerunError
+from forerun.telemetry import semconv
 from forerun.telemetry.context import span_id_of
 from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.speculation_metrics import RoundSummary
@@ -24,6 +27,23 @@ class Watch:
         """The round's span; None where nothing is recorded."""
         return self._tracing.start_round(self._request_span, base_len, self._choice) if self._recorded else None
 
+    @contextmanager
+    def alone(self, base_len: int, grant: int, length: Callable[[], int]) -> Iterator[int]:
+        """The span of a grant, a round without proposal; gives its id, ends it however the block is left."""
+        if not self._recorded:
+            yield 0
+            return
+        span = self._tracing.start_round(self._request_span, base_len, self._choice, grant)
+        try:
+            yield span_id_of(span)
+        finally:
+            self._tracing.end_grant(span, length() - base_len)
+
+    def close_round(self, span: Span | None) -> None:
+        """Ends the span of a round that was cut off, so that its children have a parent."""
+        if span is not None and span.is_recording():
+            span.end()
+
     def span_id(self, span: Span | None) -> int:
         """What the round's messages carry."""
         return span_id_of(span) if span is not None else 0
@@ -40,6 +60,7 @@ class Watch:
     def fallback(self, reason: str) -> None:
         """The draft was late, silent or gone."""
         self._metrics.speculation.fallbacks.labels(reason).inc()
+        self._request_span.add_event(semconv.EVENT_FALLBACK, {semconv.REASON: reason})
 
     def nonsense(self, error: ForerunError) -> None:
         """The draft sent what cannot be used."""
@@ -58,4 +79,5 @@ class Watch:
     def failover(self, error: ForerunError) -> None:
         """The sequence moves to another target."""
         self._metrics.failovers.inc()
+        self._request_span.add_event(semconv.EVENT_FAILOVER)
         _log.warning("moving to another target: %s", error)

@@ -78,11 +78,16 @@ class Tracing:
                 span.set_status(Status(StatusCode.ERROR, summary.error))
         span.end()
 
-    def start_round(self, request: Span, base_len: int, choice: int = 0) -> Span:
-        """A round of a choice, child of its request span; not recorded where that is not."""
+    def start_round(self, request: Span, base_len: int, choice: int = 0, grant: int | None = None) -> Span:
+        """A round of a choice, child of its request span; not recorded where that is not.
+
+        With a grant: the target goes on alone, K is 0.
+        """
         if not request.is_recording():
             return INVALID_SPAN
-        attributes: Attributes = {semconv.BASE_LEN: base_len, semconv.CHOICE: choice}
+        attributes: dict[str, AttributeValue] = {semconv.BASE_LEN: base_len, semconv.CHOICE: choice}
+        if grant is not None:
+            attributes |= {semconv.GRANT: grant, semconv.NUM_DRAFT_TOKENS: 0}
         return self._tracer.start_span(
             semconv.SPAN_ROUND, set_span_in_context(request, Context()), attributes=attributes
         )
@@ -102,6 +107,12 @@ class Tracing:
             }
         )
         span.end()
+
+    def end_grant(self, span: Span, num_tokens: int) -> None:
+        """Ends a round in which the target was alone and num_tokens were committed."""
+        if span.is_recording():
+            span.set_attribute(semconv.NUM_TOKENS, num_tokens)
+            span.end()
 
     def start_served(
         self, name: str, parent: Context | None, start_ns: int | None = None, attributes: Attributes | None = None
