@@ -51,7 +51,7 @@ format: install-dev ## what linters can mend by themselves
 	$(BIN)/ruff format .
 
 bench: install-dev ## the numbers of the README
-	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(ARGS) || exit 1; done
+	@for name in engine wire serve; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS) || exit 1; done
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) build dist forerun/v1 .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
