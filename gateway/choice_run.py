@@ -94,7 +94,7 @@ class ChoiceRun:
         asked_target = self._loop.time()
         num_drafted = num_accepted = 0
         if answer is None:
-            self._speculation.pause(self._transcript.num_generated)
+            self._speculation.saw_lateness(self._transcript.num_generated)
         else:
             num_drafted = len(answer.proposal.tokens)
             num_accepted = await self._verify(draft, answer, self._watch.span_id(span))
@@ -104,7 +104,7 @@ class ChoiceRun:
         )
 
     async def _proposal(self, draft: DraftLink, k: int, span_id: int) -> Answer | None:
-        deadline_s = self._speculation.deadline_s(k)
+        deadline_s = self._speculation.deadline_s(k, draft.num_behind(self._transcript))
         listener = self._listener
         listener.expect_nothing()
         draft.ask(self._transcript, k, deadline_s, span_id)

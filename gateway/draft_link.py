@@ -15,6 +15,7 @@ SILENCE_S = 10.0  # a draft that owes an answer and says nothing for so long is 
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
 NUM_TRUSTED = 4  # verified proposals after which a stream's next failure counts as its first
 NO_LIMIT = 1 << 30
+DRAFTS_SHARE = 0.8  # of a deadline: a draft that stops then is heard in time
 NUM_REMEMBERED = 8  # abandoned questions whose late answers are still understood
 
 Deliver = Callable[[DraftStream, DraftReply | ForerunError], None]
@@ -80,6 +81,10 @@ class DraftLink:
     def is_asked(self) -> bool:
         """Whether a question is open, even one past its deadline."""
         return self._asked is not None
+
+    def num_behind(self, transcript: Transcript) -> int:
+        """Committed tokens that the draft has yet to be told."""
+        return len(transcript) - self._held
 
     def room(self, transcript: Transcript) -> int:
         """Tokens that the draft's own context leaves for a proposal."""
@@ -179,7 +184,7 @@ class DraftLink:
             ids=transcript.tail(start),
             hash=transcript.hash,
             k=self._asked.k,
-            deadline_s=self._asked.deadline_s,
+            deadline_s=self._asked.deadline_s * DRAFTS_SHARE,
             span_id=self._asked.span_id,
         )
         self._held = len(transcript)

@@ -15,7 +15,8 @@ TRIAL_TOKENS, MAX_TRIAL_TOKENS = 256, 4096  # tokens alone between trials that f
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
 SHADOW_K = 4
 NUM_FIRST_SHADOWS = 3
-MIN_PAUSE, MAX_PAUSE = 4, 256
+MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
+MIN_DEADLINE_S, UNKNOWN_DEADLINE_S = 0.05, 0.25
 
 
 @dataclass
@@ -63,9 +64,11 @@ class Speculation:
         soon = self._fixed_k is not None or (self._costs.plain_is_old() and self._costs.knows_draft())
         return MEASURE_GRANT if draft_is_ready and soon else GRANT
 
-    def deadline_s(self, k: int) -> float:
-        """How long a round waits for its proposal."""
-        return max(0.05, 4 * self._costs.proposal_s(k)) if self._costs.knows_draft() else 0.5
+    def deadline_s(self, k: int, num_behind: int) -> float:
+        """How long a round waits for k tokens of a draft that first has to read num_behind others."""
+        if not self._costs.knows_draft():
+            return UNKNOWN_DEADLINE_S
+        return max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind))
 
     def shadow_k(self, num_generated: int) -> int:
         """K of a shadow proposal if one is due, else 0."""
@@ -89,7 +92,7 @@ class Speculation:
         self._pair.num_alone = 0
         self._trial_rounds = max(self._trial_rounds - 1, 0)
         if num_drafted == 0:
-            self.pause(num_generated)
+            self._rest(num_generated)
         else:
             self._pause = MIN_PAUSE
 
@@ -97,7 +100,12 @@ class Speculation:
         """The target committed tokens under a grant."""
         self._pair.num_alone += num_tokens
 
-    def pause(self, num_generated: int) -> None:
+    def saw_lateness(self, num_generated: int) -> None:
+        """A round waited in vain: that cost more than a token, so the pause is long from the first time on."""
+        self._pause = max(self._pause, LATE_PAUSE)
+        self._rest(num_generated)
+
+    def _rest(self, num_generated: int) -> None:
         """No round for a while, twice as long each time in a row: the draft was late or had nothing to say."""
         self._alone_until = num_generated + self._pause
         self._pause = min(2 * self._pause, MAX_PAUSE)

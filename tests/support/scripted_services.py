@@ -129,8 +129,9 @@ class ScriptedTarget(_Scripted, target_pb2_grpc.TargetServiceServicer):
     """Verifies as a real target does, at no cost.
 
     die_after: verdicts of the whole service after which every stream breaks. forget_after: verdicts of a stream after
-    which it forgets all but 2 tokens, once. gate: awaited before every step. wait_first: sends Waiting that often.
-    fault: sent in place of the first verdict. garble: called with each Verdict before it is sent.
+    which it forgets all but 2 tokens, once, as soon as nothing is due. gate: awaited before every step. wait_first:
+    sends Waiting that often. fault: sent in place of the first verdict. garble: called with each Verdict before it is
+    sent.
     """
 
     def __init__(self, info_=None, tokens=TOKENS, **script):
@@ -148,7 +149,7 @@ class ScriptedTarget(_Scripted, target_pb2_grpc.TargetServiceServicer):
 
 
 class _TargetSession(_Session):
-    limit, proposal, held, num_verdicts = 0, None, None, 0
+    limit, proposal, held, num_verdicts, forgot = 0, None, None, 0, False
     logprobs = None
 
     def take(self, kind, message):
@@ -207,6 +208,14 @@ class _TargetSession(_Session):
             await self.context.abort(grpc.StatusCode.UNAVAILABLE, "the target died")
         await self._verdict()
 
+    def forgets(self):
+        """Once, and only while nothing is due: what it owes, a target would compute again by itself."""
+        after = self.service.forget_after
+        if self.forgot or after is None or self.num_verdicts < after or self.limit > len(self.ids):
+            return False
+        self.forgot = True
+        return True
+
     async def _verdict(self):
         base_len, num_accepted, num_rows = len(self.ids), 0, 1
         proposal, self.proposal = self.proposal, None
@@ -227,7 +236,7 @@ class _TargetSession(_Session):
         if self.service.garble is not None:
             self.service.garble(verdict)
         await self.context.write(target_pb2.TargetReply(verdict=verdict))
-        if self.num_verdicts == self.service.forget_after:
+        if self.forgets():
             self.ids = self.ids[:2]
             self.limit = 0
 

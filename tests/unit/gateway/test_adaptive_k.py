@@ -1,0 +1,66 @@
+"""The gateway's own loop in virtual time, against peers of a stated speed and acceptance: K follows what pays."""
+
+import pytest
+
+from tests.support.simulated_pair import World, generate
+from tests.support.virtual_time import run
+
+AS_FAST = 0.98
+
+
+def gain(num_choices=1, num_tokens=1000, k=None, **world):
+    """Tokens/s as a multiple of plain decoding's, and the last choice's stats."""
+    plain = run(generate(World(**world), num_tokens, k=0))
+    outcome = run(generate(World(**world), num_tokens, k, num_choices))
+    return plain.token_s / outcome.token_s, outcome.stats
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 0.3, 0.6, 0.89, 1.0])
+@pytest.mark.parametrize("draft_link_s", [0.0001, 0.001, 0.005, 0.01, 0.05, 0.2])
+def test_no_delay_on_the_drafts_link_makes_it_slower_than_plain_case_32(draft_link_s, acceptance):
+    first, _ = gain(draft_link_s=draft_link_s, acceptance=acceptance)
+    later, _ = gain(num_choices=3, draft_link_s=draft_link_s, acceptance=acceptance)
+    assert min(first, later) >= AS_FAST
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"acceptance": 0.0},
+        {"acceptance": 0.1},
+        {"acceptance": 0.9, "draft_s": 0.012},
+        {"acceptance": 0.9, "row_s": 0.012},
+        {"acceptance": 1.0, "draft_link_s": 0.1},
+    ],
+)
+def test_k_falls_to_0_for_a_draft_that_does_not_pay(world):
+    speed, stats = gain(num_choices=2, **world)
+    assert speed >= AS_FAST
+    assert stats.num_drafts <= 12  # trials
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {},
+        {"acceptance": 0.95},
+        {"acceptance": 0.5},
+        {"acceptance": 0.89, "draft_link_s": 0.005},
+        {"acceptance": 0.9, "row_s": 0.003},
+    ],
+)
+def test_for_a_good_draft_auto_comes_near_the_best_fixed_k(world):
+    best = max(gain(k=k, **world)[0] for k in (1, 2, 3, 4, 6, 8))
+    speed, stats = gain(num_choices=3, **world)
+    assert speed >= 0.93 * best
+    assert stats.num_drafts > 100
+
+
+def test_with_a_slow_link_to_the_target_grants_hide_the_round_trip():
+    speed, _ = gain(target_link_s=0.01, acceptance=0.1)
+    assert speed >= AS_FAST
+
+
+def test_a_fixed_k_is_kept_to_however_bad():
+    _, stats = gain(k=4, num_tokens=200, acceptance=0.0)
+    assert stats.num_draft_tokens / stats.num_drafts > 3.9
