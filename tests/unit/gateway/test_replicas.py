@@ -1,0 +1,92 @@
+"""Stickiness of prompts, health of replicas, and pairs that may not be."""
+
+import pytest
+
+from forerun.errors import ConfigError, ServiceUnavailable, VocabularyMismatch
+from gateway.pairing import PairCheck
+from gateway.replicas import Replicas, sticky_key
+from tests.support.coordinating import OURS
+from tests.support.scripted_services import TOKENS, info
+
+
+class Peer:
+    def __init__(self, address, info_=None, tokens=TOKENS):
+        self.address, self.name, self.answer, self.tokens = address, f"peer at {address}", info_, tokens
+
+    async def info(self):
+        if self.answer is None:
+            raise ServiceUnavailable(f"{self.address} does not answer")
+        return self.answer
+
+    async def vocabulary(self):
+        return self.tokens
+
+    async def close(self):
+        pass
+
+
+async def replicas(*peers, service="target"):
+    found = Replicas(list(peers), PairCheck(OURS, service))
+    for replica in found.all:
+        await found.probe(replica)
+    return found
+
+
+KEYS = [sticky_key(range(i, i + 100), "") for i in range(300)]
+
+
+async def test_prompts_that_begin_alike_stick_together_and_salts_part_them():
+    assert sticky_key([1] * 64 + [2], "") == sticky_key([1] * 64 + [3], "")
+    assert sticky_key([1] * 64, "") != sticky_key([1] * 64, "salt")
+
+
+async def test_prompts_spread_and_only_those_of_a_lost_replica_move():
+    found = await replicas(*(Peer(f"host{i}:1", info("target")) for i in range(3)))
+    before = [found.pick(key) for key in KEYS]
+    assert all(60 < before.count(replica) < 140 for replica in found.all)
+    found.failed(found.all[1], ServiceUnavailable("gone"))
+    after = [found.pick(key) for key in KEYS]
+    assert all(old is new for old, new in zip(before, after, strict=True) if old is not found.all[1])
+    await found.probe(found.all[1])
+    assert [found.pick(key) for key in KEYS] == before
+
+
+async def test_without_a_healthy_replica_there_is_none():
+    found = await replicas(Peer("host:1"))
+    assert found.pick(b"") is None
+    assert "does not answer" in found.all[0].complaint
+
+
+async def test_padding_of_a_head_does_not_matter_and_free_drafts_fit_any_case_1():
+    assert (await replicas(Peer("host:1", info("target")))).pick(b"") is not None
+    free = info("draft", fingerprint="", vocab_size=0, eos_token_ids=())
+    assert (await replicas(Peer("host:1", free), service="draft")).pick(b"") is not None
+
+
+async def test_different_vocabularies_are_refused_by_the_first_token_that_differs_case_2():
+    swapped = (*TOKENS[:5], "x6", "x5", *TOKENS[7:])
+    with pytest.raises(VocabularyMismatch, match=r"draft .*id 5 is 't5' here and 'x6' there"):
+        await replicas(Peer("host:1", info("draft", fingerprint="other"), swapped), service="draft")
+    with pytest.raises(VocabularyMismatch, match="64 tokens here and 63 there"):
+        await replicas(Peer("host:1", info("target", vocab_size=63), TOKENS[:63]))
+
+
+async def test_special_tokens_that_differ_are_refused():
+    with pytest.raises(VocabularyMismatch, match=r"ends texts at \[1\]"):
+        await replicas(Peer("host:1", info("target", eos_token_ids=(1,))))
+    with pytest.raises(VocabularyMismatch, match="special tokens differ"):
+        await replicas(Peer("host:1", info("target", fingerprint="other")))
+
+
+async def test_a_draft_in_the_place_of_a_target_is_refused():
+    with pytest.raises(ConfigError, match="expected a target"):
+        await replicas(Peer("host:1", info("draft")))
+
+
+async def test_a_replica_that_comes_back_with_another_vocabulary_is_not_used():
+    peer = Peer("host:1", info("draft"))
+    found = await replicas(peer, service="draft")
+    peer.answer = info("draft", fingerprint="other")
+    with pytest.raises(VocabularyMismatch):
+        await found.probe(found.all[0])
+    assert found.pick(b"") is None
