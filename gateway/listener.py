@@ -58,8 +58,13 @@ class Listener:
         return True
 
     async def move_target(self, error: ForerunError) -> None:
-        """Goes on at another replica, after a growing pause where none gives a verdict; raises the incurable."""
+        """Goes on at another replica, after a growing pause where none gives a verdict; raises the incurable.
+
+        One that fell silent is not asked again: that would cost the client another target_timeout_s.
+        """
         if isinstance(error, InvalidRequest):
+            raise error
+        if isinstance(error, DeadlineExceeded) and not self._target.has_other():
             raise error
         self._learning.interrupted()
         while True:

@@ -93,6 +93,11 @@ class TargetLink:
         self._heard_at = self._loop.time()
         self._post(transcript, len(transcript))
 
+    def has_other(self) -> bool:
+        """Whether there is a replica that did not fail this sequence since the last verdict."""
+        tried = self._failed | ({self._replica} if self._replica else set())
+        return self._replicas.pick(self._terms.key, tried) is not None
+
     def silent_at(self) -> float:
         """The loop time at which the target, if still silent, is taken for dead."""
         return self._heard_at + self._terms.timeout_s

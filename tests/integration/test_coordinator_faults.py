@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from forerun.errors import InvalidRequest, Overloaded, ServiceUnavailable
+from forerun.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServiceUnavailable
 from forerun.v1 import common_pb2
 from gateway import draft_link
 from tests.support import scripted_services as scripted
@@ -155,6 +155,15 @@ async def test_a_target_that_falls_silent_is_replaced():
     async with house([*stuck, ScriptedTarget()], target_timeout_s=0.1) as pair:
         await pair.coordinator.run(request(NUM, 0), sink)
     assert sink.tokens == TEXT
+
+
+async def test_a_target_that_falls_silent_is_not_asked_again_where_there_is_no_other():
+    target, timeout_s = ScriptedTarget(gate=asyncio.Event()), 0.2
+    async with house([target], target_timeout_s=timeout_s) as pair:
+        async with asyncio.timeout(2 * timeout_s):
+            with pytest.raises(DeadlineExceeded, match="silent"):
+                await pair.coordinator.run(request(NUM, 0), Collector())
+    assert len(target.seen.opens) == 1
 
 
 def _garble(**fields):
