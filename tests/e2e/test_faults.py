@@ -17,6 +17,8 @@ from tests.support import scripted_services as scripted
 from tests.support.processes import ROOT, TINY, Gateway, Service
 from tests.support.wire import clients
 
+pytestmark = pytest.mark.full  # minutes of real processes that die and come back
+
 PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
 LONG = 450
 TIMEOUT_S = 3.0  # of a target's silence
