@@ -17,7 +17,7 @@ from tests.support import scripted_services as scripted
 from tests.support.processes import ROOT, TINY, Gateway, Service
 from tests.support.wire import clients
 
-pytestmark = pytest.mark.full  # minutes of real processes that die and come back
+slow = pytest.mark.full  # minutes of real processes that die and come back
 
 PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
 LONG = 450
@@ -105,6 +105,7 @@ def _ids(event):
     return [token for choice in choices for token in choice["token_ids"]]
 
 
+@slow
 async def test_a_draft_that_dies_hangs_and_comes_back_changes_no_token_and_is_used_again(fleet, tiny_pair):
     """Case 9: killed in a greedy stream and restarted, stopped in a seeded one and continued."""
     with house(fleet, tiny_pair) as own:
@@ -135,6 +136,7 @@ async def _counter(url, name):
     return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
+@slow
 @pytest.mark.parametrize(("how", "fields"), [(signal.SIGKILL, GREEDY), (signal.SIGSTOP, SEEDED)])
 async def test_a_target_that_dies_or_hangs_is_replaced_and_the_text_goes_on(fleet, tiny_pair, tiny_draft, how, fields):
     """The one that serves the stream is hurt in its middle; a later request finds the other, too."""
@@ -166,6 +168,7 @@ def _busy(services):
     return found[0]
 
 
+@slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_the_only_target_gone_ends_the_stream_with_an_error_event_in_bounded_time(
     fleet, tiny_pair, tiny_draft, how
