@@ -19,7 +19,7 @@ class GatewayConfig:
     draft_addresses: str = option("127.0.0.1:50051", "drafts, host:port,host:port; empty serves without")
     num_draft_tokens: str = option("auto", "tokens that a draft runs ahead: auto, or a number that stays")
     max_num_draft_tokens: int = option(8, "most that auto may choose")
-    target_timeout_s: float = option(60.0, "a target silent for so long while it owes an answer is taken for dead")
+    target_timeout_s: float = option(60.0, "longest silence on a request's stream of a target that is well otherwise")
     max_streams: int = option(256, "concurrent gRPC calls; more are refused")
     grace_s: float = option(10.0, "seconds that running requests get to end after SIGTERM")
     reflection: bool = option(False, "gRPC reflection, for development")

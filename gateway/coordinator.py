@@ -23,7 +23,7 @@ from gateway.speculation import MAX_K, PairRecord, Speculation
 from gateway.target_link import TargetLink, TargetTerms
 from gateway.watch import Watch
 
-TARGET_TIMEOUT_S = 60.0  # a target that works or queues says something every second
+TARGET_TIMEOUT_S = 60.0  # for a target that answers when it is looked at and yet says nothing on the stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class Listener:
         """Acts on one reply; False where none came by loop time `deadline`."""
         mail = await self._mailbox.get(deadline)
         if mail is None:
-            if self._target.is_due(self._transcript) and self._loop.time() >= self._target.silent_at():
+            is_silent = self._target.is_due(self._transcript) and self._loop.time() >= self._target.silent_at()
+            if is_silent and not await self._target.is_alive():
                 await self.move_target(DeadlineExceeded("the target fell silent"))
             return False
         stream, reply = mail
@@ -60,7 +61,7 @@ class Listener:
     async def move_target(self, error: ForerunError) -> None:
         """Goes on at another replica, after a growing pause where none gives a verdict; raises the incurable.
 
-        One that fell silent is not asked again: that would cost the client another target_timeout_s.
+        One that fell silent is not asked again: that would cost the client another silence.
         """
         if isinstance(error, InvalidRequest):
             raise error

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Generic, TypeVar
@@ -9,13 +10,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from forerun.errors import ConfigError, ForerunError, ServiceUnavailable
-from forerun.rpc.clients import Peer
+from forerun.rpc.clients import UNARY_TIMEOUT_S, Peer
 from forerun.types import ServiceInfo
 
 C = TypeVar("C", bound=Peer)
 Check = Callable[[Peer, ServiceInfo], Awaitable[None]]
 
 PROBE_S = 1.0  # between looks at an unhealthy replica; a healthy one is looked at every tenth time
+LOOK_S = 2.0  # a replica under suspicion has so long to answer, and an answer clears it for so long
 STICKY_TOKENS = 64  # prompts that share these (and the salt) go to one replica, whose prefix cache knows them
 _log = logging.getLogger("forerun.replicas")
 
@@ -29,6 +31,8 @@ class Replica(Generic[C]):
         self.healthy = False
         self.num_sequences = 0
         self.complaint = ""
+        self.answered_at = 0.0
+        self.looking = asyncio.Lock()
 
 
 class Replicas(Generic[C]):
@@ -37,17 +41,17 @@ class Replicas(Generic[C]):
     def __init__(self, clients: Sequence[C], check: Check) -> None:
         self.all = [Replica(client) for client in clients]
         self._check = check
-        self._probing: asyncio.Task[None] | None = None
+        self._probing: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Looks at every replica once, then goes on looking in the background. Raises ConfigError for a misfit."""
         await asyncio.gather(*(self.probe(replica) for replica in self.all))
-        self._probing = asyncio.create_task(self._keep_probing())
+        self._probing = [asyncio.create_task(self._keep_probing(replica)) for replica in self.all]
 
     async def close(self) -> None:
         """Stops probing and closes the connections."""
-        if self._probing is not None:
-            self._probing.cancel()
+        for task in self._probing:
+            task.cancel()
         await asyncio.gather(*(replica.client.close() for replica in self.all))
 
     def pick(self, key: bytes, excluded: Collection[Replica[C]] = ()) -> Replica[C] | None:
@@ -61,10 +65,21 @@ class Replicas(Generic[C]):
             _log.warning("%s is out: %s", replica.client.name, error)
         replica.healthy = False
 
-    async def probe(self, replica: Replica[C]) -> None:
+    async def still_answers(self, replica: Replica[C]) -> bool:
+        """Whether a replica that fell silent may be waited for; one that does not answer within LOOK_S is out.
+
+        Sequences that notice together share one look.
+        """
+        async with replica.looking:
+            age_s = asyncio.get_running_loop().time() - replica.answered_at
+            if replica.healthy and age_s > LOOK_S:
+                await self._probe_late(replica, LOOK_S)
+        return replica.healthy
+
+    async def probe(self, replica: Replica[C], timeout_s: float = UNARY_TIMEOUT_S) -> None:
         """Asks one replica for its info; healthy afterwards iff it answered and `check` had nothing against it."""
         try:
-            info = await replica.client.info()
+            info = await replica.client.info(timeout_s)
             if _identity(info) != _identity(replica.info) or not replica.healthy:
                 await self._check(replica.client, info)
         except ConfigError:
@@ -77,19 +92,19 @@ class Replicas(Generic[C]):
         if not replica.healthy:
             _log.info("%s is in: %s, %s", replica.client.name, info.model, info.backend)
         replica.info, replica.healthy, replica.complaint = info, True, ""
+        replica.answered_at = asyncio.get_running_loop().time()
 
-    async def _keep_probing(self) -> None:
-        turn = 0
-        while True:
+    async def _keep_probing(self, replica: Replica[C]) -> None:
+        """Each replica has a task of its own: one that hangs delays the return of no other."""
+        for turn in itertools.count(1):
             await asyncio.sleep(PROBE_S)
-            turn += 1
-            due = [replica for replica in self.all if turn % 10 == 0 or not replica.healthy]
-            await asyncio.gather(*(self._probe_late(replica) for replica in due))
+            if turn % 10 == 0 or not replica.healthy:
+                await self._probe_late(replica)
 
-    async def _probe_late(self, replica: Replica[C]) -> None:
+    async def _probe_late(self, replica: Replica[C], timeout_s: float = UNARY_TIMEOUT_S) -> None:
         """A misfit that turns up while we serve is never used, and said once."""
         try:
-            await self.probe(replica)
+            await self.probe(replica, timeout_s)
         except ConfigError as error:
             if replica.complaint != str(error):
                 _log.error("%s will not be used: %s", replica.client.name, error)

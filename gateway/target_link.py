@@ -21,6 +21,8 @@ from forerun.rpc.status import error_of_fault
 from gateway.replicas import Replica, Replicas, no_replica
 from gateway.transcript import Transcript
 
+SILENCE_S = 3.0  # a target that works or queues says something every second; one that does not is looked at
+
 Deliver = Callable[[TargetStream, TargetReply | ForerunError], None]
 
 
@@ -54,7 +56,7 @@ class TargetLink:
         self.stream: TargetStream | None = None
         self._proposal: Proposal | None = None
         self._span_id = 0
-        self._heard_at = 0.0
+        self._heard_at = self._looked_at = 0.0
         self.limit = 0
         self.has_prompt_logprobs = terms.num_prompt_logprobs is None
 
@@ -99,8 +101,14 @@ class TargetLink:
         return self._replicas.pick(self._terms.key, tried) is not None
 
     def silent_at(self) -> float:
-        """The loop time at which the target, if still silent, is taken for dead."""
-        return self._heard_at + self._terms.timeout_s
+        """The loop time at which the target, if still silent, is to be looked at."""
+        return min(max(self._heard_at, self._looked_at) + SILENCE_S, self._heard_at + self._terms.timeout_s)
+
+    async def is_alive(self) -> bool:
+        """Looks at a silent target; False where it does not answer, or has kept this sequence waiting for timeout_s."""
+        answers = self._replica is not None and await self._replicas.still_answers(self._replica)
+        self._looked_at = self._loop.time()
+        return answers and self._looked_at < self._heard_at + self._terms.timeout_s
 
     def receive(self, reply: TargetReply, transcript: Transcript) -> Verdict | None:
         """Takes a reply; returns it where it is a verdict that may be committed. Raises ForerunError otherwise."""

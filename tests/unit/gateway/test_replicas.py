@@ -1,19 +1,26 @@
 """Stickiness of prompts, health of replicas, and pairs that may not be."""
 
+import asyncio
+
 import pytest
 
-from forerun.errors import ConfigError, ServiceUnavailable, VocabularyMismatch
+from forerun.errors import ConfigError, DeadlineExceeded, ServiceUnavailable, VocabularyMismatch
 from gateway.pairing import PairCheck
-from gateway.replicas import Replicas, sticky_key
+from gateway.replicas import LOOK_S, PROBE_S, Replicas, sticky_key
 from tests.support.coordinating import OURS
 from tests.support.scripted_services import TOKENS, info
+from tests.support.virtual_time import run
 
 
 class Peer:
     def __init__(self, address, info_=None, tokens=TOKENS):
         self.address, self.name, self.answer, self.tokens = address, f"peer at {address}", info_, tokens
+        self.hangs = False
 
-    async def info(self):
+    async def info(self, timeout_s=5.0):
+        if self.hangs:
+            await asyncio.sleep(timeout_s)
+            raise DeadlineExceeded(f"{self.address} said nothing for {timeout_s} s")
         if self.answer is None:
             raise ServiceUnavailable(f"{self.address} does not answer")
         return self.answer
@@ -90,3 +97,51 @@ async def test_a_replica_that_comes_back_with_another_vocabulary_is_not_used():
     with pytest.raises(VocabularyMismatch):
         await found.probe(found.all[0])
     assert found.pick(b"") is None
+
+
+def test_a_replica_that_hangs_delays_the_return_of_no_other():
+    async def come_back():
+        hung, back = Peer("host0:1", info("target")), Peer("host1:1", info("target"))
+        found = await replicas(hung, back)
+        await found.start()
+        for replica in found.all:
+            found.failed(replica, ServiceUnavailable("gone"))
+        hung.hangs, back.answer = True, None
+        await asyncio.sleep(1.5 * PROBE_S)
+        back.answer = info("target")
+        await asyncio.sleep(PROBE_S)
+        healthy = [replica.healthy for replica in found.all]
+        await found.close()
+        return healthy
+
+    assert run(come_back()) == [False, True]
+
+
+def test_a_replica_that_fell_silent_is_out_unless_it_answers_at_once():
+    async def look():
+        loop, peer = asyncio.get_running_loop(), Peer("host:1", info("target"))
+        found = await replicas(peer)
+        await asyncio.sleep(60)
+        first = await found.still_answers(found.all[0]), loop.time()
+        peer.hangs = True
+        second = await found.still_answers(found.all[0]), loop.time()
+        await asyncio.sleep(LOOK_S + 1)
+        third = await asyncio.gather(*(found.still_answers(found.all[0]) for _ in range(9)))
+        return first, second, third, loop.time(), found.pick(b"")
+
+    first, second, third, ended, picked = run(look())
+    assert (first, second) == ((True, 60), (True, 60))  # that answer is as good as new
+    assert third == [False] * 9
+    assert ended == 61 + 2 * LOOK_S
+    assert picked is None
+
+
+def test_a_misfit_that_comes_back_in_the_place_of_a_silent_replica_is_out():
+    async def look():
+        peer = Peer("host:1", info("target"))
+        found = await replicas(peer)
+        peer.answer = info("target", fingerprint="other")
+        await asyncio.sleep(60)
+        return await found.still_answers(found.all[0])
+
+    assert run(look()) is False
