@@ -1,7 +1,7 @@
 """Every Prometheus instrument, once. Names follow vLLM's with the prefix forerun_, which dashboards already read.
 
 The gen_ai_server_* histograms are OpenTelemetry's GenAI metrics as Prometheus spells them: one scrape has everything.
-Gauges read their value when scraped: `metrics.num_requests_running.set_function(lambda: len(running))`.
+A service's gauges read their value when scraped: `metrics.num_requests_running.set_function(lambda: len(running))`.
 """
 
 from prometheus_client import (
@@ -34,8 +34,12 @@ class GatewayMetrics:
     """What the gateway counts: requests, tokens, rounds, and what went wrong with peers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.num_requests_running = Gauge("forerun_num_requests_running", "Requests being answered.", registry=registry)
-        self.num_requests_waiting = Gauge("forerun_num_requests_waiting", "Requests queued.", registry=registry)
+        self.num_requests_running = Gauge(
+            "forerun_num_requests_running", "Requests between first and last token.", registry=registry
+        )
+        self.num_requests_waiting = Gauge(
+            "forerun_num_requests_waiting", "Requests accepted that have no token yet.", registry=registry
+        )
         self.tokens = TokenMetrics(registry)
         self.speculation = SpeculationMetrics(registry)
         self.latency = LatencyMetrics(registry)

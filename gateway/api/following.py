@@ -32,6 +32,7 @@ class Following:
             self._watch.inter_token((now - last) / num_tokens)
         if self._first is None:
             self._first = now
+            self._watch.first_token()
         self._last[index] = now
         self._freshness.token()
 

@@ -24,6 +24,10 @@ class Watch(Protocol):
         """Makes the request's span the current one, so that tasks started inside inherit it."""
         ...
 
+    def first_token(self) -> None:
+        """Called once, when the first token of any choice is there."""
+        ...
+
     def inter_token(self, seconds: float) -> None:
         """Takes the mean seconds between tokens of one burst."""
         ...
@@ -63,20 +67,28 @@ def _attributes(job: Job) -> Attributes:
 
 
 class _TelemetryWatch:
+    """Counts the request in `_gauge`: as waiting until its first token, as running from then on."""
+
     def __init__(self, tracing: Tracing, metrics: GatewayMetrics, span: Span) -> None:
         self._tracing = tracing
         self._metrics = metrics
         self._span = span
         self.inter_token = metrics.observe_inter_token
-        metrics.num_requests_running.inc()
+        self._gauge = metrics.num_requests_waiting
+        self._gauge.inc()
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
         with trace.use_span(self._span, record_exception=False, set_status_on_exception=False):
             yield
 
+    def first_token(self) -> None:
+        self._gauge.dec()
+        self._gauge = self._metrics.num_requests_running
+        self._gauge.inc()
+
     def end(self, summary: RequestSummary) -> None:
-        self._metrics.num_requests_running.dec()
+        self._gauge.dec()
         self._metrics.observe_request(summary)
         self._tracing.end_request(self._span, summary)
         request_log(summary, self._span)
@@ -92,6 +104,9 @@ class SilentObserver:
     def current(self) -> contextlib.AbstractContextManager[None]:
         """See `Watch.current`."""
         return contextlib.nullcontext()
+
+    def first_token(self) -> None:
+        """See `Watch.first_token`."""
 
     def inter_token(self, seconds: float) -> None:
         """See `Watch.inter_token`."""

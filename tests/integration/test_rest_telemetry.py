@@ -36,6 +36,19 @@ class SpanReader(FakeCoordinator):
         return await super().run(request, sink)
 
 
+class Turnstile:
+    """A gate that lets one verdict through at a time."""
+
+    def __init__(self):
+        self._tickets = asyncio.Semaphore(0)
+
+    async def wait(self):
+        await self._tickets.acquire()
+
+    def pass_one(self):
+        self._tickets.release()
+
+
 class Watched:
     def __init__(self, **more):
         self.spans = InMemorySpanExporter()
@@ -51,6 +64,11 @@ class Watched:
 
     def value(self, name, **labels):
         return self.registry.get_sample_value(name, labels) or 0.0
+
+    def num_requests(self):
+        """(waiting, running)."""
+        states = ("waiting", "running")
+        return tuple(self.registry.get_sample_value(f"forerun_num_requests_{state}") for state in states)
 
 
 async def post(watched, body, leave=False):
@@ -84,7 +102,7 @@ async def test_the_request_span_continues_the_client_s_trace(caplog):
     assert "gen_ai_server_time_to_first_token_seconds_count" in scrape
     assert watched.value("forerun_generation_tokens_total") == 4
     assert watched.value("forerun_request_success_total", finished_reason="stop") == 1
-    assert watched.value("forerun_num_requests_running") == 0
+    assert watched.num_requests() == (0, 0)
     (record,) = [record for record in caplog.records if record.name == "forerun.request"]
     assert record.trace_id == TRACEPARENT.split("-")[1]
     assert "tell nobody" not in str(vars(record))
@@ -106,6 +124,23 @@ async def test_a_request_that_fails_says_so_in_span_and_log(caplog, body, failur
     assert span.attributes["error.type"] == error
     (record,) = [record for record in caplog.records if record.name == "forerun.request"]
     assert (record.status, record.error) == (status, error)
+    assert watched.num_requests() == (0, 0)
+
+
+async def test_a_request_waits_until_its_first_token_and_runs_from_then_on():
+    gate = Turnstile()
+    watched = Watched(gate=gate)
+    asking = asyncio.create_task(post(watched, BODY))
+    await watched.coordinator.has_started(1)
+    assert watched.num_requests() == (1, 0)
+    gate.pass_one()
+    async with asyncio.timeout(5):
+        while watched.num_requests() != (0, 1):
+            await asyncio.sleep(0)
+    for _ in range(3):
+        gate.pass_one()
+    await asking
+    assert watched.num_requests() == (0, 0)
 
 
 async def test_a_client_that_leaves_is_logged_as_cancelled(caplog):
@@ -115,4 +150,4 @@ async def test_a_client_that_leaves_is_logged_as_cancelled(caplog):
         await post(watched, BODY, leave=True)
     (record,) = [record for record in caplog.records if record.name == "forerun.request"]
     assert record.error == "cancelled"
-    assert watched.value("forerun_num_requests_running") == 0
+    assert watched.num_requests() == (0, 0)
