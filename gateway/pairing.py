@@ -20,7 +20,8 @@ class OwnVocabulary:
 class PairCheck:
     """Checks a peer's Info. Agreement with the gateway is agreement of draft and target with each other.
 
-    Padding rows of a head do not count. A peer with an empty fingerprint is vocabulary-free and fits any.
+    Every id has to be the same token for both, and special for both or for neither. Padding rows of a head do not
+    count. A draft with an empty fingerprint is vocabulary-free and fits any.
     """
 
     def __init__(self, ours: OwnVocabulary, service: str) -> None:
@@ -34,6 +35,13 @@ class PairCheck:
             return
         if info.vocab_size != len(self._ours.tokens) or info.fingerprint != self._ours.fingerprint:
             raise VocabularyMismatch(await self._difference(peer, info))
+        if self._service == "target":
+            self._check_ends(peer, info)
+
+    def _check_ends(self, peer: Peer, info: ServiceInfo) -> None:
+        """Texts end where the gateway's EOS ids say, which have to be the target's; where a draft's model would end
+        is its own affair, for an EOS that it proposes is a token like any other.
+        """
         if info.eos_token_ids and set(info.eos_token_ids) != set(self._ours.eos_token_ids):
             raise VocabularyMismatch(
                 f"{self._named(peer, info)} ends texts at {sorted(info.eos_token_ids)}, "

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.coordinating import PROMPT, Collector, house, request
-from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation, wrong_tokens
+from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation, info, wrong_tokens
 
 NUM = 40
 TEXT = continuation(PROMPT, NUM)
@@ -66,13 +66,20 @@ async def test_without_a_draft_the_target_never_waits_for_a_renewal_of_its_grant
 
 
 async def test_past_the_drafts_context_the_target_goes_on_alone_case_16():
-    from tests.support.scripted_services import info
-
     draft, sink = ScriptedDraft(info_=info("draft", max_model_len=30)), Collector()
     async with house([ScriptedTarget()], [draft]) as pair:
         stats = await pair.coordinator.run(request(k=4), sink)
     assert sink.tokens == TEXT and stats.num_drafts > 0
     assert all(ask.base_len + len(ask.ids) + ask.k <= 30 for ask in draft.seen.messages)
+
+
+async def test_a_draft_whose_model_ends_elsewhere_drafts_across_its_own_ends():
+    ends = tuple(sorted(set(TEXT[4:20])))
+    draft, sink = ScriptedDraft(info_=info("draft", eos_token_ids=ends)), Collector()
+    async with house([ScriptedTarget()], [draft]) as pair:
+        stats = await pair.coordinator.run(request(k=4), sink)
+    assert sink.tokens == TEXT
+    assert stats.num_accepted_tokens == stats.num_draft_tokens > 0
 
 
 async def test_the_draft_is_never_given_the_seed():

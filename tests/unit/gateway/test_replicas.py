@@ -85,6 +85,18 @@ async def test_special_tokens_that_differ_are_refused():
         await replicas(Peer("host:1", info("target", fingerprint="other")))
 
 
+async def test_where_a_drafts_own_model_would_end_does_not_matter():
+    """A base model that drafts for its instruct model: one tokenizer, two generation_config.json."""
+    for eos_token_ids in ((), (1,), (0, 1)):
+        draft = info("draft", eos_token_ids=eos_token_ids)
+        assert (await replicas(Peer("host:1", draft), service="draft")).pick(b"") is not None
+
+
+async def test_a_draft_whose_special_tokens_are_others_is_refused():
+    with pytest.raises(VocabularyMismatch, match="special tokens differ"):
+        await replicas(Peer("host:1", info("draft", fingerprint="other")), service="draft")
+
+
 async def test_a_draft_in_the_place_of_a_target_is_refused():
     with pytest.raises(ConfigError, match="expected a target"):
         await replicas(Peer("host:1", info("draft")))
