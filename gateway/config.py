@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from forerun.config import option
 from forerun.errors import ConfigError
+from gateway.generation import MAX_NUM_DRAFT_TOKENS
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,9 @@ class GatewayConfig:
     grpc_port: int = option(50050, "port of gRPC Generate; 0 takes a free one")
     target_addresses: str = option("127.0.0.1:50052", "targets, host:port,host:port")
     draft_addresses: str = option("127.0.0.1:50051", "drafts, host:port,host:port; empty serves without")
-    num_draft_tokens: str = option("auto", "tokens that a draft runs ahead: auto, or a number that stays")
+    num_draft_tokens: str = option(
+        "auto", f"tokens that a draft runs ahead: auto, or a number up to {MAX_NUM_DRAFT_TOKENS} that stays"
+    )
     max_num_draft_tokens: int = option(8, "most that auto may choose")
     target_timeout_s: float = option(60.0, "longest silence on a request's stream of a target that is well otherwise")
     max_streams: int = option(256, "concurrent gRPC calls; more are refused")
@@ -25,6 +28,15 @@ class GatewayConfig:
     reflection: bool = option(False, "gRPC reflection, for development")
     log_level: str = option("INFO", "DEBUG, INFO, WARNING or ERROR")
     log_format: str = option("json", "json or text", ("json", "text"))
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a number of draft tokens that no request may ask for."""
+        fixed = self.fixed_num_draft_tokens
+        if fixed is not None and fixed > MAX_NUM_DRAFT_TOKENS:
+            raise ConfigError(f"--num-draft-tokens is at most {MAX_NUM_DRAFT_TOKENS}, not {fixed}")
+        if not 1 <= self.max_num_draft_tokens <= MAX_NUM_DRAFT_TOKENS:
+            told = f"--max-num-draft-tokens is from 1 to {MAX_NUM_DRAFT_TOKENS}, not {self.max_num_draft_tokens}"
+            raise ConfigError(f"{told}; --num-draft-tokens 0 serves without a draft")
 
     @property
     def fixed_num_draft_tokens(self) -> int | None:

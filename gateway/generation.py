@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 from forerun.types import SamplingParams, TokenLogprobs
 
 FinishReason = Literal["stop", "length"]
+MAX_NUM_DRAFT_TOKENS = 32  # of a K that a request or a flag fixes; `auto` stays far below
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from forerun.errors import UnknownModel
+from gateway.generation import MAX_NUM_DRAFT_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Limits:
     stop_token_ids: int = 256
     top_logprobs: int = 20
     logit_bias: int = 1_024
-    num_draft_tokens: int = 32
+    num_draft_tokens: int = MAX_NUM_DRAFT_TOKENS
     messages: int = 10_000
     running_choices: int = 2_048  # of all requests together
 
