@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import forerun
+from gateway.api.body_schema import BodySchema
 from gateway.api.core import Core
 from gateway.api.errors import error_body
 from gateway.api.http import json_response
@@ -30,10 +31,15 @@ def create_app(
     app = FastAPI(title="Forerun", version=forerun.__version__)
     generating = GeneratingEndpoints(core)
     operations = OperationEndpoints(core, heartbeat, metrics)
-    app.add_api_route("/v1/chat/completions", generating.chat, methods=["POST"], response_model=None)
-    app.add_api_route("/v1/completions", generating.completion, methods=["POST"], response_model=None)
-    app.add_api_route("/tokenize", operations.tokenize, methods=["POST"], response_model=None)
-    app.add_api_route("/detokenize", operations.detokenize, methods=["POST"], response_model=None)
+    bodies = BodySchema(core.model, core.limits)
+    for path, endpoint, schema in (
+        ("/v1/chat/completions", generating.chat, bodies.chat()),
+        ("/v1/completions", generating.completion, bodies.completion()),
+        ("/tokenize", operations.tokenize, bodies.tokenize()),
+        ("/detokenize", operations.detokenize, bodies.detokenize()),
+    ):
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        app.add_api_route(path, endpoint, methods=["POST"], response_model=None, openapi_extra={"requestBody": body})
     for path, endpoint in (
         ("/v1/models", operations.models),
         ("/v1/models/{name:path}", operations.model),

@@ -11,8 +11,8 @@ from gateway.api.limits import Limits, ModelInfo
 from gateway.api.sampling import token_id
 from gateway.text import Text
 
-_ROLES = ("system", "developer", "user", "assistant")
-_EMPTY_FIELDS = ("refusal", "audio", "function_call", "tool_calls", "annotations", "tool_call_id", "reasoning_content")
+ROLES = ("system", "developer", "user", "assistant")
+EMPTY_FIELDS = ("refusal", "audio", "function_call", "tool_calls", "annotations", "tool_call_id", "reasoning_content")
 _RESERVED = ("messages", "add_generation_prompt", "tools", "documents")
 
 
@@ -104,15 +104,15 @@ def _message(value: Any, param: str) -> dict[str, Any]:
         raise InvalidRequest(f"{param} must be an object with role and content", param)
     fields = Fields(value, f"{param}.")
     role = fields.raw("role")
-    if role not in _ROLES:
-        raise InvalidRequest(f"{param}.role must be one of {', '.join(_ROLES)}", f"{param}.role")
+    if role not in ROLES:
+        raise InvalidRequest(f"{param}.role must be one of {', '.join(ROLES)}", f"{param}.role")
     message = {
         "role": "system" if role == "developer" else role,
         "content": _content(fields.raw("content"), f"{param}.content"),
     }
     if name := fields.string("name", 256):
         message["name"] = name
-    for unsupported in _EMPTY_FIELDS:
+    for unsupported in EMPTY_FIELDS:
         if fields.raw(unsupported):
             raise Unsupported(f"{param}.{unsupported} is not supported here", f"{param}.{unsupported}")
     fields.finish()

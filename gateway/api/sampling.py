@@ -12,7 +12,8 @@ from gateway.generation import SpeculationSettings
 
 _GREEDY_BELOW = 1e-5  # smaller temperatures overflow float32 when logits are divided by them
 _SMALLEST_TOP_P = 1e-9  # top_p 0 keeps the most likely token, as OpenAI's does
-_RULES = {"rejection": Verification.REJECTION, "coupled": Verification.MATCH}
+SEED_RANGE = (-(1 << 63), UINT64_MASK)
+RULES = {"rejection": Verification.REJECTION, "coupled": Verification.MATCH}
 
 
 def read_sampling(fields: Fields, model: ModelInfo, limits: Limits) -> Sampling:
@@ -20,7 +21,7 @@ def read_sampling(fields: Fields, model: ModelInfo, limits: Limits) -> Sampling:
     temperature = fields.number("temperature", 1.0, 0.0, 2.0)
     if temperature < _GREEDY_BELOW:
         temperature = 0.0
-    seed = fields.integer("seed", -(1 << 63), UINT64_MASK)
+    seed = fields.integer("seed", *SEED_RANGE)
     speculation, rule = _speculative(fields.inner("speculative"), limits)
     ending = _ending(fields, model, limits)
     params = SamplingParams(
@@ -53,9 +54,9 @@ def _speculative(fields: Fields | None, limits: Limits) -> tuple[SpeculationSett
         return SpeculationSettings(), None
     enabled = fields.boolean("enabled", True)
     num_draft_tokens = fields.integer("num_draft_tokens", 0, limits.num_draft_tokens)
-    rule = fields.one_of("verification", tuple(_RULES))
+    rule = fields.one_of("verification", tuple(RULES))
     fields.finish()
-    return SpeculationSettings(enabled, num_draft_tokens), _RULES[rule] if rule else None
+    return SpeculationSettings(enabled, num_draft_tokens), RULES[rule] if rule else None
 
 
 def _ending(fields: Fields, model: ModelInfo, limits: Limits) -> Ending:
