@@ -27,10 +27,10 @@ from forerun.rpc.messages import Verdict
 from forerun.telemetry.metrics import GatewayMetrics
 from forerun.types import SamplingParams, Verification
 from gateway.coordinator import Coordinator
-from gateway.draft_link import Answer
 from gateway.generation import ChoiceRequest, SpeculationSettings
 from gateway.learning import Learning
 from gateway.pairing import OwnVocabulary, PairCheck
+from gateway.questions import Answer
 from gateway.replicas import Replicas
 from gateway.watch import Watch
 

@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from opentelemetry.trace import Span
 
 from forerun.errors import ServiceUnavailable
-from gateway.draft_link import Answer, DraftLink
+from gateway.draft_link import DraftLink
 from gateway.emission import Emission
 from gateway.generation import ChoiceStats
 from gateway.learning import Learning
 from gateway.listener import Listener
+from gateway.questions import Answer
 from gateway.speculation import Speculation
 from gateway.target_link import TargetLink
 from gateway.watch import Watch

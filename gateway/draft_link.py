@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forerun.errors import ForerunError, InvalidRequest, ServiceUnavailable
+from forerun.errors import ForerunError, ServiceUnavailable
 from forerun.rpc.clients import DraftClient, DraftStream, Metadata
-from forerun.rpc.convert import check_laws
-from forerun.rpc.messages import Abort, DraftOpen, DraftReply, DraftRequest, Finish, Proposal, Propose, Sampling
+from forerun.rpc.messages import Abort, DraftOpen, DraftReply, DraftRequest, Finish, Propose, Sampling
+from gateway.questions import Answer, Questions
 from gateway.replicas import Replica, Replicas
 from gateway.transcript import Transcript
 
@@ -16,30 +16,8 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
 NUM_TRUSTED = 4  # verified proposals after which a stream's next failure counts as its first
 NO_LIMIT = 1 << 30
 DRAFTS_SHARE = 0.8  # of a deadline: a draft that stops then is heard in time
-NUM_REMEMBERED = 8  # abandoned questions whose late answers are still understood
 
 Deliver = Callable[[DraftStream, DraftReply | ForerunError], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question on its way; `first` is the one that a stream starts with, to learn when the prefill is done."""
-
-    base_len: int
-    k: int
-    at: float
-    deadline_s: float
-    span_id: int
-    first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A proposal and what it took."""
-
-    proposal: Proposal
-    asked: Asked
-    wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +33,7 @@ class DraftTerms:
 
 
 class DraftLink:
-    """At most one open question; `ready` says whether a new one makes sense.
+    """`ready` says whether a proposal may be asked for.
 
     `_held` is the length up to which the draft is known to hold the transcript; it answers Held if it does not.
     """
@@ -65,22 +43,17 @@ class DraftLink:
         self._loop = asyncio.get_running_loop()
         self.replica: Replica[DraftClient] | None = None
         self.stream: DraftStream | None = None
-        self._asked: Asked | None = None
-        self._abandoned: dict[int, Asked] = {}
-        self._held, self._heard_at = 0, 0.0
-        self._has_answered, self._num_settled = False, 0
+        self._questions = Questions(terms.needs_laws)
+        self._held, self._heard_at, self._num_settled = 0, 0.0, 0
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
 
     def ready(self) -> bool:
         """Whether a proposal may be asked for now."""
-        if self.stream is None or not self._has_answered:
-            return False
-        asked = self._asked
-        return asked is None or (asked.deadline_s > 0 and self._loop.time() > asked.at + asked.deadline_s)
+        return self.stream is not None and self._questions.may_ask(self._loop.time())
 
     def is_asked(self) -> bool:
         """Whether a question is open, even one past its deadline."""
-        return self._asked is not None
+        return self._questions.open is not None
 
     def num_behind(self, transcript: Transcript) -> int:
         """Committed tokens that the draft has yet to be told."""
@@ -92,19 +65,17 @@ class DraftLink:
 
     def tend(self, transcript: Transcript) -> bool:
         """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True."""
-        now = self._loop.time()
+        now, asked = self._loop.time(), self._questions.open
         if self.stream is None and now >= self._retry_at:
             self._open(transcript)
-        elif self._asked is not None and now - max(self._asked.at, self._heard_at) > SILENCE_S:
+        elif asked is not None and now - max(asked.at, self._heard_at) > SILENCE_S:
             self.give_up()
             return True
         return False
 
     def ask(self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0) -> None:
         """Asks for k tokens after the transcript; an unanswered question before it is abandoned."""
-        if self._asked is not None:
-            self._abandon(self._asked)
-        self._asked = Asked(len(transcript), k, self._loop.time(), deadline_s, span_id, not self._has_answered)
+        self._questions.ask(len(transcript), k, self._loop.time(), deadline_s, span_id)
         self._post(transcript, self._held)
 
     def receive(self, reply: DraftReply, transcript: Transcript) -> Answer | None:
@@ -112,7 +83,7 @@ class DraftLink:
         self._heard_at = self._loop.time()
         match reply.WhichOneof("message"):
             case "proposal":
-                return self._answer(reply.proposal)
+                return self._questions.answered(reply.proposal, self._heard_at)
             case "held":
                 self._repeat(transcript, reply.held.len)
             case "fault":
@@ -142,21 +113,19 @@ class DraftLink:
 
     def finish(self) -> None:
         """Ends the stream normally."""
-        self.end(DraftRequest(finish=Finish()))
+        self._end(DraftRequest(finish=Finish()))
 
     def abort(self) -> None:
         """Ends the stream of an answer that nobody wants."""
-        self.end(DraftRequest(abort=Abort()))
+        self._end(DraftRequest(abort=Abort()))
 
-    def end(self, last: DraftRequest) -> None:
-        """Ends the stream with `last`."""
+    def _end(self, last: DraftRequest) -> None:
         if self.stream is not None:
             self.stream.end(last)
         if self.replica is not None:
             self.replica.num_sequences -= 1
-        self.stream, self.replica, self._asked = None, None, None
-        self._has_answered, self._num_settled = False, 0
-        self._abandoned.clear()
+        self.stream, self.replica, self._num_settled = None, None, 0
+        self._questions = Questions(self._terms.needs_laws)
 
     def _open(self, transcript: Transcript) -> None:
         replica = self._replicas.pick(self._terms.key)
@@ -177,15 +146,16 @@ class DraftLink:
         self.ask(transcript, 1)
 
     def _post(self, transcript: Transcript, start: int) -> None:
-        if self.stream is None or self._asked is None:
+        asked = self._questions.open
+        if self.stream is None or asked is None:
             return
         propose = Propose(
             base_len=start,
             ids=transcript.tail(start),
             hash=transcript.hash,
-            k=self._asked.k,
-            deadline_s=self._asked.deadline_s * DRAFTS_SHARE,
-            span_id=self._asked.span_id,
+            k=asked.k,
+            deadline_s=asked.deadline_s * DRAFTS_SHARE,
+            span_id=asked.span_id,
         )
         self._held = len(transcript)
         self.stream.post(DraftRequest(propose=propose))
@@ -194,38 +164,13 @@ class DraftLink:
         """The draft lost tokens: sends the tail and keeps the deadline, or forgets a question that was overtaken."""
         if held >= len(transcript):
             raise ServiceUnavailable(f"the draft asks for tokens from {held} of {len(transcript)}")
-        asked, self._held = self._asked, held
+        asked, self._held = self._questions.open, held
         if asked is not None and asked.base_len == len(transcript):
             self._post(transcript, held)
-        elif not self._has_answered:
+        elif not self._questions.has_answer:
             self.ask(transcript, 1)
         else:
-            self._asked = None
-
-    def _answer(self, proposal: Proposal) -> Answer | None:
-        asked = self._asked
-        if asked is None or proposal.base_len != asked.base_len:
-            if self._abandoned.pop(proposal.base_len, None) is None:
-                raise ServiceUnavailable(f"the draft proposed after {proposal.base_len} tokens, which nobody asked for")
-            return None
-        self._check(proposal, asked)
-        self._asked, self._has_answered = None, True
-        return Answer(proposal, asked, self._heard_at - asked.at)
-
-    def _check(self, proposal: Proposal, asked: Asked) -> None:
-        if len(proposal.tokens) > asked.k:
-            raise ServiceUnavailable(f"the draft proposed {len(proposal.tokens)} tokens, {asked.k} were asked for")
-        try:
-            check_laws(proposal)
-        except InvalidRequest as error:
-            raise ServiceUnavailable(f"the draft sent malformed laws: {error}") from error
-        if self._terms.needs_laws and len(proposal.support_lens) != len(proposal.tokens):
-            raise ServiceUnavailable("the draft proposed tokens without their laws, which rejection needs")
-
-    def _abandon(self, asked: Asked) -> None:
-        self._abandoned[asked.base_len] = asked
-        while len(self._abandoned) > NUM_REMEMBERED:
-            del self._abandoned[next(iter(self._abandoned))]
+            self._questions.forget()
 
 
 def _room(replica: Replica[DraftClient] | None, transcript: Transcript) -> int:

@@ -4,8 +4,8 @@ import asyncio
 
 from forerun.rpc.messages import Verdict
 from gateway.costs import Costs
-from gateway.draft_link import Answer
 from gateway.generation import ChoiceStats
+from gateway.questions import Answer
 from gateway.shadow import Shadow
 from gateway.speculation import Speculation
 from gateway.transcript import Transcript

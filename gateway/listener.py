@@ -6,9 +6,10 @@ from forerun.errors import ConfigError, DeadlineExceeded, ForerunError, InvalidR
 from forerun.rpc.clients import DraftStream, TargetStream
 from forerun.rpc.mailbox import Mailbox
 from forerun.rpc.messages import DraftReply, TargetReply, Verdict
-from gateway.draft_link import Answer, DraftLink
+from gateway.draft_link import DraftLink
 from gateway.emission import Emission
 from gateway.learning import Learning
+from gateway.questions import Answer
 from gateway.target_link import TargetLink
 from gateway.watch import Watch
 
