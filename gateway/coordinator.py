@@ -13,14 +13,15 @@ from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.types import Verification
 from gateway.choice_run import ChoiceRun
-from gateway.draft_link import DraftLink, DraftTerms
+from gateway.draft_link import DraftLink
 from gateway.emission import Emission
 from gateway.generation import ChoiceRequest, ChoiceStats, Sink
 from gateway.learning import Learning
 from gateway.listener import Listener, Mail
 from gateway.replicas import Replicas, sticky_key
 from gateway.speculation import MAX_K, PairRecord, Speculation
-from gateway.target_link import TargetLink, TargetTerms
+from gateway.target_link import TargetLink
+from gateway.terms import DraftTerms, TargetTerms
 from gateway.watch import Watch
 
 TARGET_TIMEOUT_S = 60.0  # for a target that answers when it is looked at and yet says nothing on the stream

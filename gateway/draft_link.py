@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from forerun.errors import ForerunError, ServiceUnavailable
-from forerun.rpc.clients import DraftClient, DraftStream, Metadata
-from forerun.rpc.messages import Abort, DraftOpen, DraftReply, DraftRequest, Finish, Propose, Sampling
+from forerun.rpc.clients import DraftClient, DraftStream
+from forerun.rpc.messages import Abort, DraftReply, DraftRequest, Finish, Propose
 from gateway.questions import Answer, Questions
 from gateway.replicas import Replica, Replicas
+from gateway.terms import DraftTerms
 from gateway.transcript import Transcript
 
 SILENCE_S = 10.0  # a draft that owes an answer and says nothing for so long is taken for dead
@@ -18,18 +18,6 @@ NO_LIMIT = 1 << 30
 DRAFTS_SHARE = 0.8  # of a deadline: a draft that stops then is heard in time
 
 Deliver = Callable[[DraftStream, DraftReply | ForerunError], None]
-
-
-@dataclass(frozen=True, slots=True)
-class DraftTerms:
-    """What never changes over a sequence's life."""
-
-    sampling: Sampling
-    noise_key: bytes
-    cache_salt: str
-    needs_laws: bool
-    key: bytes
-    metadata: Metadata = ()
 
 
 class DraftLink:
@@ -132,16 +120,10 @@ class DraftLink:
         if replica is None or _room(replica, transcript) <= 0:
             self._retry_at = self._loop.time() + FIRST_BACKOFF_S
             return
-        first = DraftOpen(
-            prompt=transcript.tail(0),
-            num_prompt_tokens=transcript.num_prompt_tokens,
-            sampling=self._terms.sampling,
-            noise_key=self._terms.noise_key,
-            cache_salt=self._terms.cache_salt,
-        )
         self.replica = replica
         replica.num_sequences += 1
-        stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), self._terms.metadata)
+        first, metadata = self._terms.opening(transcript), self._terms.metadata
+        stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
         self.stream, self._held = stream, len(transcript)
         self.ask(transcript, 1)
 

@@ -2,43 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from forerun.errors import DeadlineExceeded, ForerunError, ServiceUnavailable
-from forerun.rpc.clients import Metadata, TargetClient, TargetStream
-from forerun.rpc.messages import (
-    Abort,
-    Finish,
-    Proposal,
-    Sampling,
-    TargetOpen,
-    TargetReply,
-    TargetRequest,
-    Verdict,
-    Verify,
-)
+from forerun.rpc.clients import TargetClient, TargetStream
+from forerun.rpc.messages import Abort, Finish, Proposal, TargetReply, TargetRequest, Verdict, Verify
 from forerun.rpc.status import error_of_fault
 from gateway.replicas import Replica, Replicas, no_replica
+from gateway.terms import TargetTerms
 from gateway.transcript import Transcript
 
 SILENCE_S = 3.0  # a target that works or queues says something every second; one that does not is looked at
 
 Deliver = Callable[[TargetStream, TargetReply | ForerunError], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetTerms:
-    """What never changes over a sequence's life."""
-
-    sampling: Sampling
-    seed: int
-    choice: int
-    cache_salt: str
-    num_logprobs: int | None
-    num_prompt_logprobs: int | None
-    key: bytes
-    timeout_s: float
-    metadata: Metadata = ()
 
 
 class TargetLink:
@@ -80,9 +55,8 @@ class TargetLink:
         replica = self._replicas.pick(self._terms.key, self._failed) or self._replicas.pick(self._terms.key)
         if replica is None:
             raise no_replica("target", self._replicas)
-        stream = replica.client.open(
-            self._first(transcript), lambda reply: self._deliver(stream, reply), self._terms.metadata
-        )
+        first, metadata = self._terms.opening(transcript, not self.has_prompt_logprobs), self._terms.metadata
+        stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
         self._replica, self.stream, self._heard_at = replica, stream, self._loop.time()
         replica.num_sequences += 1
 
@@ -162,19 +136,6 @@ class TargetLink:
         if self._replica is not None:
             self._replica.num_sequences -= 1
         self.stream, self._replica = None, None
-
-    def _first(self, transcript: Transcript) -> TargetOpen:
-        terms = self._terms
-        return TargetOpen(
-            prompt=transcript.tail(0),
-            num_prompt_tokens=transcript.num_prompt_tokens,
-            sampling=terms.sampling,
-            seed=terms.seed,
-            choice=terms.choice,
-            cache_salt=terms.cache_salt,
-            num_logprobs=terms.num_logprobs,
-            num_prompt_logprobs=None if self.has_prompt_logprobs else terms.num_prompt_logprobs,
-        )
 
     def _post(self, transcript: Transcript, start: int) -> None:
         if self.stream is None:
