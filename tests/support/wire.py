@@ -126,9 +126,15 @@ class Generated:
 
 @asynccontextmanager
 async def clients(target, draft=None):
-    """A TargetClient and, where an address is given, a DraftClient."""
+    """A TargetClient and, where an address is given, a DraftClient; both are connected.
+
+    A stream fails at once where the attempt to connect takes too long, as it may on a machine that is busy.
+    """
     opened = [TargetClient(target), DraftClient(draft) if draft else None]
     try:
+        async with asyncio.timeout(REPLY_S):
+            for client in filter(None, opened):
+                await asyncio.gather(*(channel.channel_ready() for channel in client._channels))
         yield opened
     finally:
         for client in opened:
