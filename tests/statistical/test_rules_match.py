@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from forerun.types import Proposal, SamplingParams, Verification
+from target_service.rules import Outcome, match
 from tests.support.rule_runs import alone, generate, honest
 from tests.support.rule_world import PROMPT, World
 
@@ -49,6 +50,15 @@ def test_the_ids_of_a_seed_are_those_of_the_target_alone(sampling, num_draft_tok
             assert generate(world, seed, NUM_TOKENS, propose, num_draft_tokens)[0] == reference, name
 
 
+@pytest.mark.parametrize("sampling", SAMPLING)
+def test_control_a_rule_that_lets_the_first_drafted_token_pass_is_seen(sampling, monkeypatch):
+    params = SamplingParams(verification=Verification.MATCH, **SAMPLING[sampling])
+    world = World(params, 6, 1)
+    reference, _ = generate(world, 0, NUM_TOKENS, alone, 0)
+    monkeypatch.setattr(match, "verify", lambda draw_at, proposal: Outcome(1, draw_at(1)))
+    assert generate(world, 0, NUM_TOKENS, always(1), 4)[0] != reference
+
+
 def test_the_same_seed_five_times_is_the_same_text_and_another_choice_is_not():
     """Cases 7, 8, 21."""
     world = World(SamplingParams(verification=Verification.MATCH), 6, 1)
@@ -58,7 +68,13 @@ def test_the_same_seed_five_times_is_the_same_text_and_another_choice_is_not():
     assert len(others) == 4
 
 
-def test_two_hundred_seeds_give_many_texts():
-    """Case 8."""
+def test_two_hundred_seeds_give_two_hundred_texts(monkeypatch):
+    """Case 8; and noise that is the same for every seed is seen."""
     world = World(SamplingParams(verification=Verification.MATCH), 6, 1)
-    assert len({generate(world, seed, NUM_TOKENS, honest(world), 3)[0] for seed in range(200)}) == 200
+
+    def num_texts():
+        return len({generate(world, seed, NUM_TOKENS, honest(world), 3)[0] for seed in range(200)})
+
+    assert num_texts() == 200
+    monkeypatch.setattr(match, "derive_key", lambda *_: bytes(16))
+    assert num_texts() == 1

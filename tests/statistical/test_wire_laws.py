@@ -1,7 +1,8 @@
 """Text that went through real draft and target processes follows the target's own law.
 
 The laws are computed by transformers' forward and processors written for the test alone. Each of the 16 cells gives
-6 p-values; the family of 96 raises a false alarm with probability below 1e-4 (Bonferroni: 1e-4 / 96 each).
+6 p-values; the family of 96 raises a false alarm with probability below 1e-4 (Bonferroni: 1e-4 / 96 each). The
+controls are in tests/statistical/test_wire_controls.py and test_wire_bad_drafts.py.
 """
 
 import asyncio

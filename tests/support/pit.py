@@ -49,12 +49,23 @@ def count_p_value(counts, expected):
     """Chi-square of `counts` `[V]` against `expected` `[V]`, rare ones pooled; 0 where the impossible happened."""
     if (counts[expected == 0] > 0).any():
         return 0.0
+    statistic, freedom = _chi_square(counts, expected)
+    return float(stats.chi2.sf(statistic, freedom))
+
+
+def miss_probability(wrong, expected, alarm):
+    """How likely it is that counts which expect `wrong` `[V]` give a p-value above `alarm` against `expected` `[V]`."""
+    noncentrality, freedom = _chi_square(wrong, expected)
+    return float(stats.ncx2.cdf(stats.chi2.isf(alarm, freedom), freedom, noncentrality))
+
+
+def _chi_square(counts, expected):
     common = expected >= 5
     observed, wanted = counts[common].astype(float), expected[common]
     rest = expected[~common].sum()
     if rest > 0:
         observed, wanted = np.append(observed, counts[~common].sum()), np.append(wanted, rest)
-    return float(stats.chi2.sf(((observed - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
+    return ((observed - wanted) ** 2 / wanted).sum(), len(wanted) - 1
 
 
 def _neighbours(streams):
