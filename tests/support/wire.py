@@ -21,7 +21,7 @@ class Line:
     def __init__(self, client, first, request_type):
         self._request_type = request_type
         self._replies = asyncio.Queue()
-        self.num_waiting = 0
+        self.waited_for = []
         self.stream = client.open(first, self._replies.put_nowait)
 
     def post(self, **message):
@@ -31,20 +31,31 @@ class Line:
     async def reply(self, timeout_s=REPLY_S):
         """The next reply but Waiting: the inner message, or an error that ended the stream."""
         async with asyncio.timeout(timeout_s):
-            while True:
-                reply = await self._replies.get()
-                if isinstance(reply, ForerunError):
-                    return reply
-                kind = reply.WhichOneof("message")
-                if kind != "waiting":
-                    return getattr(reply, kind)
-                self.num_waiting += 1
+            while isinstance(reply := await self._any_reply(), common_pb2.Waiting):
+                self.waited_for.append(reply.reason)
+            return reply
 
     async def expect(self, kind):
         """The next reply, which must be a `kind`."""
         reply = await self.reply()
         assert isinstance(reply, kind), f"expected {kind.__name__}, got {reply!r}"
         return reply
+
+    async def until_waiting(self, num_times):
+        """What came before the stream said so many times in all that it waits."""
+        others = []
+        async with asyncio.timeout(REPLY_S):
+            while len(self.waited_for) < num_times:
+                reply = await self._any_reply()
+                if isinstance(reply, common_pb2.Waiting):
+                    self.waited_for.append(reply.reason)
+                else:
+                    others.append(reply)
+        return others
+
+    async def _any_reply(self):
+        reply = await self._replies.get()
+        return reply if isinstance(reply, ForerunError) else getattr(reply, reply.WhichOneof("message"))
 
     def has_reply(self):
         """Whether a reply waits to be read."""
