@@ -44,7 +44,7 @@ def build(
     folder = resolve.resolve(config.model)
     text = read_model_text(folder)
     engine = build_engine(config, folder, config.model, metrics, tracing, on_device_fault)
-    width = engine.model.module.get_output_embeddings().weight.shape[0]
+    width = engine.model.head_size
     if width < text.vocab_size:
         raise ConfigError(f"the head of {config.model} has {width} rows, its tokenizer {text.vocab_size} ids")
     return TargetWork(ModelService(resolve.public_name(config.model), engine, text, metrics, tracing))

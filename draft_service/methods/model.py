@@ -28,7 +28,7 @@ class ModelMethod:
         self._num_support = num_support
         head_ids = service.engine.model.head_ids
         self._columns = np.arange(service.text.vocab_size) if head_ids is None else head_ids
-        width = service.engine.model.module.get_output_embeddings().weight.shape[0]
+        width = service.engine.model.head_size
         if width < len(self._columns):
             raise ConfigError(f"the head of {service.name} has {width} rows for {len(self._columns)} ids")
         if self._columns.max() >= service.text.vocab_size:

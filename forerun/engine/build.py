@@ -1,5 +1,6 @@
 """Assembles an engine from settings: model, cache sized to the memory that is left, scheduler, device thread."""
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, model
+from forerun.engine import attention, compiled, model
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.kv_cache import KvCache, KvShape
@@ -19,6 +20,8 @@ from forerun.engine.sequence_table import SequenceTable
 from forerun.engine.tiled_runner import TiledRunner
 from forerun.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 MAX_CACHE_TOKENS = 131_072
 """Where no size is set, a cache larger than this serves no batch that a CPU can run."""
 
@@ -27,11 +30,16 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """cache_tokens 0 takes memory_fraction of what is free once the model is loaded; max_model_len 0 is the model's."""
+    """precision and compile may be `auto`: see fastest.
+
+    cache_tokens 0 takes memory_fraction of what is free once the model is loaded; max_model_len 0 is the model's.
+    """
 
     folder: Path
     model_id: str
     precision: str = "bf16"
+    compile: str = "off"
+    num_threads: int = 1
     embedding_from: Path | None = None
     deterministic: bool = False
     attention_backend: str = "paged_cpu"
@@ -67,7 +75,7 @@ def build(
     Raises ConfigError for what cannot be served, with the setting that would have to change.
     """
     device = torch.device(settings.device)
-    loaded = model.load(settings.folder, settings.precision, device, settings.embedding_from)
+    loaded, how = _load(settings, device)
     shape = KvShape.of(loaded.config, loaded.dtype)
     num_blocks = _num_blocks(settings, shape, device)
     max_len = _max_model_len(settings, loaded, num_blocks)
@@ -85,8 +93,40 @@ def build(
         on_step,
         on_device_fault,
     )
-    label = f"{backend.name} {settings.precision} {device.type}"
+    label = f"{backend.name} {how} {device.type}"
     return Engine(loop, loaded, num_blocks, settings.block_size, max_len, label)
+
+
+def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, str]:
+    """The model and how it runs. What cannot be compiled runs uncompiled, unless compilation was demanded."""
+    precision, is_compiled = fastest(settings)
+    if is_compiled:
+        recipe = compiled.Recipe(settings.folder, precision, settings.num_threads, settings.embedding_from)
+        try:
+            return compiled.load(recipe), f"{precision} compiled"
+        except ConfigError as error:
+            if settings.compile == "on":
+                raise
+            log.warning("%s", error)
+            precision = "bf16" if settings.precision == "auto" else precision
+    return model.load(settings.folder, precision, device, settings.embedding_from), precision
+
+
+def fastest(settings: EngineSettings) -> tuple[str, bool]:
+    """The precision, and whether to compile, that `auto` stands for here.
+
+    Raises ConfigError for a demand to compile what cannot be.
+    """
+    can = settings.device == "cpu" and not settings.deterministic and compiled.can_compile()
+    precision = settings.precision
+    if precision == "auto":
+        precision = "int8" if can and settings.compile != "off" else "bf16"
+    if settings.compile == "on" and not (can and precision in compiled.PRECISIONS):
+        raise ConfigError(
+            "--compile on needs a C++ compiler, the device cpu, no --deterministic and a precision of "
+            + ", ".join(compiled.PRECISIONS)
+        )
+    return precision, settings.compile != "off" and can and precision in compiled.PRECISIONS
 
 
 def _num_blocks(settings: EngineSettings, shape: KvShape, device: torch.device) -> int:

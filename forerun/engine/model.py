@@ -9,21 +9,29 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
+from forerun import registry
+from forerun.engine.forward import EagerForward, Forward
 from forerun.engine.paged_attention import NAME
+from forerun.engine.quant import QUANTIZERS
 from forerun.errors import ConfigError
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16}
+"""Of activations and cache; int8 has its weights quantised."""
 _UNSUPPORTED_ROPE = ("dynamic", "longrope")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A causal language model in eval mode. head_ids: the token id of each logit, None where they are the same."""
+    """A causal language model. head_ids: the token id of each logit, None where they are the same.
 
-    module: Any
+    head_size: logits a row, padding of the vocabulary included.
+    """
+
+    forward: Forward
     config: PretrainedConfig
     dtype: torch.dtype
     head_ids: np.ndarray | None
+    head_size: int
 
 
 def load(folder: Path, precision: str, device: torch.device, embedding_from: Path | None = None) -> LoadedModel:
@@ -32,17 +40,34 @@ def load(folder: Path, precision: str, device: torch.device, embedding_from: Pat
     A folder without an embedding takes it from `embedding_from`; a vocab.npy in it trims the head to those ids.
     Raises ConfigError for an architecture or a checkpoint that cannot be served, saying what is wrong with it.
     """
-    if precision not in DTYPES:
-        raise ConfigError(f"unknown precision {precision!r}; known: {', '.join(DTYPES)}")
-    dtype = DTYPES[precision]
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    check_supported(config)
-    module, missing = _from_folder(folder, dtype)
+    config = read_config(folder, precision)
+    module, missing = _from_folder(folder, DTYPES[precision])
     _check_stateless(module, config)
     _fill_embedding(module, missing, folder, embedding_from)
-    head_ids = _trim_head(module, folder)
+    _trim_head(module, folder)
+    head_size = module.get_output_embeddings().weight.shape[0]
+    if precision in QUANTIZERS:
+        registry.load(QUANTIZERS, precision, "precision")(module)
     module.eval().requires_grad_(False).to(device)
-    return LoadedModel(module, config, dtype, head_ids)
+    return LoadedModel(EagerForward(module), config, DTYPES[precision], read_head_ids(folder), head_size)
+
+
+def read_config(folder: Path, precision: str) -> PretrainedConfig:
+    """The folder's configuration. Raises ConfigError for what can be seen from it alone not to be served."""
+    if precision not in DTYPES:
+        raise ConfigError(f"unknown precision {precision!r}; known: {', '.join(DTYPES)}")
+    config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    check_supported(config)
+    return config
+
+
+def read_head_ids(folder: Path) -> np.ndarray | None:
+    """vocab.npy, `[logits] int64`: the ids that a trimmed head knows; None where the folder has a whole head."""
+    path = folder / "vocab.npy"
+    if not path.exists():
+        return None
+    ids: np.ndarray = np.load(path, allow_pickle=False).astype(np.int64)
+    return ids
 
 
 def check_supported(config: PretrainedConfig) -> None:
@@ -124,19 +149,17 @@ def _read_tensor(folder: Path, name: str) -> torch.Tensor:
     raise ConfigError(f"no safetensors file in {folder} holds {name}")
 
 
-def _trim_head(module: Any, folder: Path) -> np.ndarray | None:
+def _trim_head(module: Any, folder: Path) -> None:
     """Keeps only the head's rows that vocab.npy names (FR-Spec, arXiv 2502.14856)."""
-    path = folder / "vocab.npy"
-    if not path.exists():
-        return None
-    ids: np.ndarray = np.load(path, allow_pickle=False).astype(np.int64)
+    ids = read_head_ids(folder)
+    if ids is None:
+        return
     full = module.get_output_embeddings()
     if len(ids) == 0 or ids.min() < 0 or ids.max() >= full.weight.shape[0]:
-        raise ConfigError(f"{path} names ids outside the head's {full.weight.shape[0]} rows")
+        raise ConfigError(f"{folder / 'vocab.npy'} names ids outside the head's {full.weight.shape[0]} rows")
     head = torch.nn.Linear(full.weight.shape[1], len(ids), bias=full.bias is not None, dtype=full.weight.dtype)
     head.weight = torch.nn.Parameter(full.weight.detach()[torch.from_numpy(ids)].clone(), requires_grad=False)
     if full.bias is not None:
         head.bias = torch.nn.Parameter(full.bias.detach()[torch.from_numpy(ids)].clone(), requires_grad=False)
     module.config.tie_word_embeddings = False
     module.set_output_embeddings(head)
-    return ids

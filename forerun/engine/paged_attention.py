@@ -1,13 +1,11 @@
-"""The function that transformers' models call in each layer: it writes the step's keys and values, then attends."""
+"""The function that transformers' models call in each layer, between their own code and the engine's operator."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import AttentionInterface
 
-from forerun.engine.attention.base import AttentionBackend, AttentionOptions
-from forerun.engine.kv_cache import KvCache
+from forerun.engine import paged_op
 from forerun.errors import ConfigError
 
 NAME = "forerun"
@@ -16,19 +14,9 @@ NAME = "forerun"
 _HARMLESS = {"dropout", "position_ids", "cache", "past_key_values", "use_cache", "output_attentions", "is_causal"}
 
 
-@dataclass(slots=True)
-class PagedStep:
-    """One step's context, passed to the model as the keyword `paged`. layers_seen: those that attended through here."""
-
-    cache: KvCache
-    backend: AttentionBackend
-    plan: Any
-    slots: torch.Tensor
-    layers_seen: set[int]
-
-
 def register() -> None:
     """Makes NAME known to transformers; call once before a model is loaded."""
+    paged_op.register()
     AttentionInterface.register(NAME, paged_attention)
 
 
@@ -39,25 +27,22 @@ def paged_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     *,
-    paged: PagedStep,
+    paged: torch.Tensor,
     scaling: float,
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query `[1, H, rows, D]`, key and value `[1, KV, rows, D]` → output `[1, rows, H, D]`.
+    """query `[1, H, rows, D]`, key and value `[1, KV, rows, D]` → output `[1, rows, H, D]`. paged: a step's handle.
 
     Raises ConfigError, naming the layer, for anything that would make it more than causal attention.
     """
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     _check_causal(module, layer, {**others, "attention_mask": attention_mask})
-    paged.cache.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    options = AttentionOptions(scaling, sliding_window or _layer_window(module, layer), softcap, s_aux)
-    rows = query[0].transpose(0, 1)
-    attended = paged.backend.attend(rows, paged.cache.layers[layer], paged.plan, options)
-    paged.layers_seen.add(layer)
-    return attended[None], None
+    window = sliding_window or _layer_window(module, layer) or 0
+    attend = torch.ops.forerun.paged_attention
+    return attend(query, key, value, paged, layer, scaling, window, softcap or 0.0, s_aux), None
 
 
 def _check_causal(module: torch.nn.Module, layer: int, asked: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from forerun.engine.attention.base import AttentionBackend, Segment
 from forerun.engine.batch import Batch, flatten
 from forerun.engine.kv_cache import KvCache
 from forerun.engine.model import LoadedModel
-from forerun.engine.paged_attention import PagedStep
+from forerun.engine.paged_op import PagedStep
 from forerun.engine.scheduler import Slice
 from forerun.errors import ConfigError
 
@@ -47,13 +47,8 @@ class Runner:
     def _forward(self, batch: Batch, layers_seen: set[int] | None = None) -> np.ndarray:
         plan = self._backend.plan(batch.segments, self._cache.block_size, self._device)
         seen = set() if layers_seen is None else layers_seen
-        output = self._model.module(
-            input_ids=batch.input_ids[None],
-            position_ids=batch.positions[None],
-            use_cache=False,
-            logits_to_keep=batch.logit_rows,
-            paged=PagedStep(self._cache, self._backend, plan, batch.slots, seen),
-        )
+        step = PagedStep(self._cache, self._backend, plan, batch.slots, seen)
+        output = self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)
         # The step's one device synchronisation: everything after it is numpy.
-        logits: np.ndarray = output.logits[0].float().cpu().numpy()
+        logits: np.ndarray = output.cpu().numpy()
         return logits

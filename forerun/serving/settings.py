@@ -10,7 +10,12 @@ class ServiceConfig:
     """Settings of a service that runs a model."""
 
     host: str = option("127.0.0.1", "address to listen on")
-    precision: str = option("bf16", "weights and cache in this precision", ("bf16", "fp32"))
+    precision: str = option(
+        "auto", "weights: bf16, int8 or fp32; auto is the fastest that the device has", ("auto", "bf16", "int8", "fp32")
+    )
+    compile: str = option(
+        "auto", "compile the model for this CPU at the first start; auto does where it can", ("auto", "on", "off")
+    )
     device: str = option("cpu", "torch device that holds the model")
     attention: str = option("paged_cpu", "attention backend")
     deterministic: bool = option(False, "fixed kernel shapes: neighbours and chunks change no bit, at a cost in speed")

@@ -20,13 +20,16 @@ def build_engine(
     embedding_from: Path | None = None,
 ) -> build.Engine:
     """Loads the model and wires the device thread to metrics and traces; the thread is not started yet."""
-    torch_setup.prepare(config.threads or build.num_cores())
+    num_threads = config.threads or build.num_cores()
+    torch_setup.prepare(num_threads)
     observer = StepObserver(metrics, tracing.step_tracer())
     engine = build.build(
         build.EngineSettings(
             folder=folder,
             model_id=model_id,
             precision=config.precision,
+            compile=config.compile,
+            num_threads=num_threads,
             embedding_from=embedding_from,
             deterministic=config.deterministic,
             attention_backend=config.attention,

@@ -19,5 +19,10 @@ class UpConfig:
     target_port: int = option(50052, "port of the target")
     draft_metrics_port: int = option(9051, "port of the draft's /metrics")
     target_metrics_port: int = option(9052, "port of the target's /metrics")
-    precision: str = option("bf16", "weights and cache in this precision", ("bf16", "fp32"))
+    precision: str = option(
+        "auto", "weights: bf16, int8 or fp32; auto is the fastest here", ("auto", "bf16", "int8", "fp32")
+    )
+    compile: str = option(
+        "auto", "compile the models for this CPU at the first start; auto does where it can", ("auto", "on", "off")
+    )
     start_timeout_s: float = option(300.0, "how long the services may take to produce a first token")

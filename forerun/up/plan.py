@@ -77,6 +77,7 @@ def _draft_flags(config: UpConfig, draft_model: str) -> dict[str, str | int]:
         "--port": config.draft_port,
         "--metrics-port": config.draft_metrics_port,
         "--precision": config.precision,
+        "--compile": config.compile,
     }
 
 
@@ -87,6 +88,7 @@ def _target_flags(config: UpConfig) -> dict[str, str | int]:
         "--port": config.target_port,
         "--metrics-port": config.target_metrics_port,
         "--precision": config.precision,
+        "--compile": config.compile,
     }
 
 

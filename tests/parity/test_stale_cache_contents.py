@@ -52,7 +52,7 @@ def test_the_poison_would_be_seen_if_blocks_were_not_cleared(loaded, monkeypatch
 def test_a_sequence_that_computed_nan_leaves_none_to_the_next(loaded):
     engine = Paged(loaded, num_blocks=4)
     clean = engine.whole(random_tokens(2, 40))
-    weight = loaded.module.model.layers[0].self_attn.v_proj.weight
+    weight = loaded.forward.module.model.layers[0].self_attn.v_proj.weight
     kept = weight.clone()
     with torch.no_grad():
         weight.fill_(float("nan"))

@@ -78,7 +78,7 @@ def test_keys_and_values_of_different_widths_are_refused(tmp_path):
 
 def test_an_attention_that_looks_both_ways_is_refused(tiny_pair):
     loaded = load(tiny_pair.target)
-    loaded.module.model.layers[1].self_attn.is_causal = False
+    loaded.forward.module.model.layers[1].self_attn.is_causal = False
     with pytest.raises(ConfigError, match="layer 1 looks at later tokens"):
         Paged(loaded)
 

@@ -1,0 +1,61 @@
+"""Compiles a model ahead of time: `python -m forerun.engine.aot OUTPUT FOLDER PRECISION THREADS EMBEDDING_FROM`.
+
+Exported once with a free number of rows, frozen (weights become constants in the layout that the kernels read), and
+compiled by inductor into a package that is loaded in under a second.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor import aoti_compile_and_package
+from torch._inductor.select_algorithm import add_preprocessing_fn
+
+from forerun.engine import torch_setup
+from forerun.engine.compiled import FACTS, MIN_SIZE, PACKAGE, Recipe
+from forerun.engine.model import LoadedModel, load
+
+_ROWS, _LOGITS = 5, 3  # distinct, and neither of them a size with a meaning
+_MAX_SIZE = 1 << 20
+_INDUCTOR = {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "CPP,ATEN"}
+
+
+def compile_into(output: Path, recipe: Recipe) -> None:
+    """Writes the package and the facts that are not in the model folder's own files."""
+    torch_setup.prepare(recipe.num_threads)
+    loaded = load(recipe.folder, recipe.precision, torch.device("cpu"), recipe.embedding_from)
+    add_preprocessing_fn(_prefer_templates)
+    with torch.no_grad():
+        exported = _export(loaded)
+        aoti_compile_and_package(exported, package_path=str(output / PACKAGE), inductor_configs=_INDUCTOR)
+    (output / FACTS).write_text(json.dumps({"head_size": loaded.head_size}))
+
+
+def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
+    """Any number of rows and of logits from MIN_SIZE on."""
+    rows = torch.export.Dim("rows", min=MIN_SIZE, max=_MAX_SIZE)
+    logits = torch.export.Dim("logits", min=MIN_SIZE, max=_MAX_SIZE)
+    ids = torch.zeros(_ROWS, dtype=torch.long)
+    example = (ids, torch.arange(_ROWS), torch.arange(_LOGITS), torch.tensor(0))
+    module: Any = loaded.forward
+    return torch.export.export(module, example, dynamic_shapes=({0: rows}, {0: rows}, {0: logits}, None))
+
+
+def _prefer_templates(choices: list[Any]) -> list[Any]:
+    """Inductor's own matrix kernels cost the same for 1 and for 9 rows, which verification lives on; others do not.
+
+    With one choice left nothing is timed, so that a busy machine compiles the same code as a quiet one.
+    """
+    return [choice for choice in choices if "cpp_" in choice.name.lower()] or choices
+
+
+def main(arguments: Sequence[str]) -> None:
+    """See the module."""
+    compile_into(Path(arguments[0]), Recipe.from_arguments(*arguments[1:]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

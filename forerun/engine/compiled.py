@@ -1,0 +1,150 @@
+"""Models compiled for this machine: looked up in the cache folder, compiled in a process of its own where missing."""
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
+from forerun.errors import ConfigError
+from forerun.models.cache_folder import PRIVATE, cache_folder, locked
+
+log = logging.getLogger(__name__)
+
+PRECISIONS = ("bf16", "int8")
+"""Those that gain from it; fp32 is the reference and stays as transformers wrote it."""
+
+MIN_SIZE = 2
+"""Compiled graphs take any number of rows from here on: one row would be a graph of its own."""
+
+PACKAGE, FACTS = "model.pt2", "facts.json"
+_COMPILATION = 1  # raise it when what compilation produces changes
+_COMPILED_WITH = ("torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is compiled: a model folder in a precision for a number of threads."""
+
+    folder: Path
+    precision: str
+    num_threads: int
+    embedding_from: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """The command line of forerun.engine.aot; see `from_arguments`."""
+        return [str(self.folder), self.precision, str(self.num_threads), str(self.embedding_from or "")]
+
+    @classmethod
+    def from_arguments(cls, folder: str, precision: str, num_threads: str, embedding_from: str) -> "Recipe":
+        return cls(Path(folder), precision, int(num_threads), Path(embedding_from) if embedding_from else None)
+
+    def key(self) -> str:
+        """Changes with whatever the result depends on: weights, versions, threads, CPU."""
+        facts = [
+            _COMPILATION,
+            self.precision,
+            self.num_threads,
+            [version(package) for package in _COMPILED_WITH],
+            platform.machine(),
+            _cpu_flags(),
+            [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
+
+
+class CompiledForward:
+    """A forward that was compiled ahead; see forward.Forward. Shorter batches than it takes are padded here."""
+
+    def __init__(self, package: Path) -> None:
+        self._call: Any = torch._inductor.aoti_load_package(str(package))
+
+    def __call__(
+        self, input_ids: torch.Tensor, positions: torch.Tensor, logit_rows: torch.Tensor, step: torch.Tensor
+    ) -> torch.Tensor:
+        num_logits = len(logit_rows)
+        padded = (_padded(input_ids), _padded(positions), _padded(logit_rows))
+        logits: torch.Tensor = self._call(*padded, step)
+        return logits[:num_logits]
+
+
+def _padded(numbers: torch.Tensor) -> torch.Tensor:
+    missing = MIN_SIZE - len(numbers)
+    return torch.nn.functional.pad(numbers, (0, missing)) if missing > 0 else numbers
+
+
+def can_compile() -> bool:
+    """Whether there is a C++ compiler."""
+    return any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++"))
+
+
+def load(recipe: Recipe) -> LoadedModel:
+    """Loads the compiled model; the first time it is compiled, which takes minutes.
+
+    Raises ConfigError for a model that cannot be compiled, with what the compiler said.
+    """
+    folder = compiled_folder(recipe)
+    if not folder.is_dir():
+        with locked(folder.parent / f"{folder.name}.lock"):
+            if not folder.is_dir():
+                _compile_into(folder, recipe)
+    facts = json.loads((folder / FACTS).read_text())
+    return LoadedModel(
+        CompiledForward(folder / PACKAGE),
+        read_config(recipe.folder, recipe.precision),
+        DTYPES[recipe.precision],
+        read_head_ids(recipe.folder),
+        facts["head_size"],
+    )
+
+
+def compiled_folder(recipe: Recipe) -> Path:
+    """Where the compiled model lies or will lie."""
+    return cache_folder("compiled") / recipe.key()
+
+
+def _compile_into(folder: Path, recipe: Recipe) -> None:
+    """In a process of its own, whose memory is given back."""
+    log.info("compiling the model for this CPU, once", extra={"model": recipe.folder.name})
+    unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder.parent))
+    try:
+        command = [sys.executable, "-m", "forerun.engine.aot", str(unfinished), *recipe.arguments()]
+        environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(unfinished / "inductor")}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        if done.returncode:
+            why = _last_line(done.stderr)
+            raise ConfigError(f"{recipe.folder.name} cannot be compiled (--compile off runs it uncompiled): {why}")
+        shutil.rmtree(unfinished / "inductor", ignore_errors=True)
+        unfinished.chmod(PRIVATE)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def _content(folder: Path) -> list[Any]:
+    """What tells one checkpoint from another, without reading gigabytes."""
+    config = (folder / "config.json").read_text()
+    files = sorted(path for pattern in ("*.safetensors", "vocab.npy") for path in folder.glob(pattern))
+    return [config, [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]]
+
+
+def _cpu_flags() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

@@ -1,0 +1,5 @@
+"""Weights in fewer bits. A quantizer is a function that replaces a loaded module's linear layers in place."""
+
+QUANTIZERS = {
+    "int8": "forerun.engine.quant.int8:quantize",
+}
