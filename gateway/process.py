@@ -107,7 +107,9 @@ class _HttpServer(uvicorn.Server):
 async def _listen(config: GatewayConfig, core: Core, app: FastAPI, stop: asyncio.Event) -> None:
     """Serves both faces until `stop`, then lets running requests end."""
     server = Server(
-        ServerSettings(config.host, config.grpc_port, config.max_streams, config.reflection, config.grace_s),
+        ServerSettings(
+            config.host, config.grpc_port, config.max_streams, config.reflection, config.grace_s, "--grpc-port"
+        ),
         ["forerun.v1.GatewayService"],
     )
     servicer.add_to(server.grpc_server, core)

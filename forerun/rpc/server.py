@@ -12,6 +12,7 @@ from forerun.errors import ConfigError
 
 MAX_MESSAGE_BYTES = 64 << 20  # prompt logprobs of a long prompt are the largest message
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
+MAX_PORT = 65535
 SPARE_CALLS = 64  # Info and health calls that find room beside a full house of streams
 
 KEEPALIVE: tuple[tuple[str, int], ...] = (
@@ -26,13 +27,21 @@ KEEPALIVE: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Port 0 takes a free one. More than `max_streams` calls at once are refused with RESOURCE_EXHAUSTED."""
+    """Port 0 takes a free one. More than `max_streams` calls at once are refused with RESOURCE_EXHAUSTED.
+
+    `flag` is where the port comes from; ConfigError names it for a number that gRPC would take modulo 65536.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     max_streams: int = 256
     reflection: bool = False
     grace_s: float = 10.0
+    flag: str = "--port"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= MAX_PORT:
+            raise ConfigError(f"{self.flag} is a port, 0 to {MAX_PORT}, not {self.port}")
 
 
 class Server:
@@ -61,7 +70,8 @@ class Server:
         try:
             port = self.grpc_server.add_insecure_port(address)
         except RuntimeError as error:
-            raise ConfigError(f"cannot listen on {address}: {error}; choose another --port") from error
+            told = f"cannot listen on {address}, which is taken or not this machine's"
+            raise ConfigError(f"{told}; choose another {self._settings.flag} or --host") from error
         await self.grpc_server.start()
         return port
 

@@ -60,12 +60,11 @@ async def _run(name: str, service_name: str, config: ServiceConfig, port: int, m
         faults.append(error)
         loop.call_soon_threadsafe(stop.set)
 
+    settings = ServerSettings(config.host, port, config.max_streams, config.reflection, config.grace_s)
     registry = metrics.new_registry(name)
-    spans = tracing.setup(f"forerun-{name}")
-    server = Server(
-        ServerSettings(config.host, port, config.max_streams, config.reflection, config.grace_s), [service_name]
-    )
     exposed = exposition.start_metrics_server(registry, config.host, metrics_port) if metrics_port else None
+    spans = tracing.setup(f"forerun-{name}")
+    server = Server(settings, [service_name])
     try:
         work = await asyncio.to_thread(build, ServiceMetrics(registry, name), spans, on_device_fault)
         work.add_to(server.grpc_server)

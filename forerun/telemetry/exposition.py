@@ -7,6 +7,8 @@ from prometheus_client import (
     start_http_server,
 )
 
+from forerun.errors import ConfigError
+
 
 def render(registry: CollectorRegistry) -> tuple[bytes, str]:
     """The body and the content type of a scrape."""
@@ -28,5 +30,9 @@ class MetricsServer:
 
 
 def start_metrics_server(registry: CollectorRegistry, host: str, port: int) -> MetricsServer:
-    """Serves `registry` on host:port, port 0 for a free one. Raises OSError where it is taken."""
-    return MetricsServer(registry, host, port)
+    """Serves `registry` on host:port, port 0 for a free one. Raises ConfigError where it cannot."""
+    try:
+        return MetricsServer(registry, host, port)
+    except (OSError, OverflowError) as error:
+        told = f"cannot serve metrics on {host}:{port}: {error}"
+        raise ConfigError(f"{told}; choose another --metrics-port or --host") from error
