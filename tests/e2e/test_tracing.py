@@ -1,6 +1,7 @@
 """Three processes that export to one real OTLP receiver: a trace per request, metrics that move, logs without text."""
 
 import json
+import re
 import urllib.request
 
 import openai
@@ -8,11 +9,12 @@ import pytest
 
 from tests.support.otlp import otlp_receiver
 from tests.support.ports import free_ports
-from tests.support.processes import Gateway
+from tests.support.processes import ROOT, Gateway
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 MESSAGES = [{"role": "user", "content": "the stone is another"}]
 CHAT = {"model": "tiny-target", "messages": MESSAGES, "max_tokens": 40, "extra_body": {"ignore_eos": True}}
+DOCS = ROOT / "docs/tracing.md"
 FLAGS = ("--precision", "fp32", "--threads", "1")
 
 
@@ -131,6 +133,28 @@ def test_every_step_is_linked_to_the_messages_that_it_served(traced):
 def test_choices_of_a_request_share_its_trace(traced):
     _, tree = traced.ask(4, {"num_draft_tokens": 2}, n=3, seed=1)
     assert {child.span.attributes["forerun.choice"] for child in tree.children} == {0, 1, 2}
+
+
+def test_spans_have_the_attributes_that_the_docs_name(traced):
+    """Every documented attribute of a round and below is seen, and none that is not documented."""
+    documented = _documented()
+    for number, speculative in ((7, {"num_draft_tokens": 3}), (8, {"enabled": False})):
+        traced.ask(number, speculative, temperature=0.7, top_p=0.9, seed=4, n=2, presence_penalty=0.1)
+    spans = traced.receiver.wait_for(lambda spans: any(span.name == "forerun.step" for span in spans))
+    for kind, attributes in documented.items():
+        seen = {name for span in spans if _kind(span) == kind for name in span.attributes}
+        assert seen <= attributes
+        assert kind.startswith("{") or seen == attributes
+
+
+def _documented():
+    """Kind of span → attributes, from the table of docs/tracing.md."""
+    table = re.findall(r"^\| `([^`]+)` \| (?:server|internal) \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
+    return {name: set(re.findall(r"`([^`]+)`", attributes)) for name, attributes in table}
+
+
+def _kind(span):
+    return span.name if span.name.startswith("forerun.") else "{operation} {model}"
 
 
 def test_metrics_of_all_three_move_under_their_names(traced):
