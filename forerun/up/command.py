@@ -72,8 +72,9 @@ async def _start(config: UpConfig, plan: Plan, supervisor: Supervisor) -> None:
     for service in (plan.target, plan.draft):
         await supervisor.start(service)
     timeout_s, host = config.start_timeout_s, config.host
-    await supervisor.until(readiness.listening(host, config.target_port), f"Loading {plan.model}", timeout_s)
-    await supervisor.until(readiness.listening(host, config.draft_port), f"Loading {plan.draft_model}", timeout_s)
+    once = "" if config.compile == "off" else " (the first time it is compiled for this CPU, which takes minutes)"
+    await supervisor.until(readiness.listening(host, config.target_port), f"Loading {plan.model}{once}", timeout_s)
+    await supervisor.until(readiness.listening(host, config.draft_port), f"Loading {plan.draft_model}{once}", timeout_s)
     await supervisor.start(plan.gateway)
     token = readiness.first_token(rest_url(config), plan.model)
     await supervisor.until(token, "Waiting for the first token", timeout_s)

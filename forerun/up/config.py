@@ -25,4 +25,4 @@ class UpConfig:
     compile: str = option(
         "auto", "compile the models for this CPU at the first start; auto does where it can", ("auto", "on", "off")
     )
-    start_timeout_s: float = option(300.0, "how long the services may take to produce a first token")
+    start_timeout_s: float = option(900.0, "how long the services may take to produce a first token")

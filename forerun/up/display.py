@@ -1,8 +1,9 @@
-"""What `forerun up` shows: a spinner on a terminal, plain lines elsewhere, and one table at the end."""
+"""What `forerun up` shows: a spinner with a clock on a terminal, plain lines elsewhere, and one table at the end."""
 
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from forerun.up.config import UpConfig
@@ -14,20 +15,23 @@ class ConsoleDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status = console.status("Starting")
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True)
 
     def __enter__(self) -> "ConsoleDisplay":
         if self._console.is_terminal:
-            self._status.start()
+            self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._status.stop()
+        self._progress.stop()
 
     def step(self, text: str) -> None:
         """Shows what is waited for now."""
         if self._console.is_terminal:
-            self._status.update(text)
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._progress.add_task(text)
         else:
             self.note(text)
 

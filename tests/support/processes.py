@@ -21,6 +21,7 @@ _QUIET = {
     "OMP_WAIT_POLICY": "passive",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "FORERUN_COMPILE": "off",
 }
 
 
