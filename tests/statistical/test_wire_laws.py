@@ -13,7 +13,7 @@ import pytest
 
 from forerun.types import Verification
 from tests.support import pit, reference
-from tests.support.wire import clients, drafted
+from tests.support.wire import SAMPLED, SEEDED, clients, drafted
 from tests.support.wire_cells import DRAFTS, cells
 
 CELLS = cells()
@@ -63,6 +63,18 @@ async def test_the_law_through_the_wire_is_the_targets(tiny_target, tiny_pair, w
     assert all(verdict.refused == "" for _, run in runs for _, verdict in run.rounds)
     assert sum(run.num_accepted for _, run in runs) > NUM_STREAMS * num_tokens // 25, "the draft was of no use"
     assert min(pit.p_values(checked, seed=number)) > ALARM
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("k", [3, 5, 6, 7])
+@pytest.mark.parametrize("params", [SAMPLED, SEEDED], ids=["rejection", "match"])
+async def test_the_law_is_the_targets_for_the_k_between_too(tiny_target, tiny_pair, wire_drafts, params, k):
+    """Case 4, at T = 1; as above, a false alarm in 1e-4 of runs of all eight."""
+    runs = await streams(tiny_target.address, wire_drafts["support 16"], params, k, 100_000 * k)
+    assert max(len(proposal.tokens) for _, run in runs for proposal, _ in run.rounds) == k
+    assert sum(run.num_accepted for _, run in runs) > NUM_STREAMS * NUM_TOKENS // 25
+    checked = [reference.checkable(tiny_pair, prompt, run.ids, params) for prompt, run in runs]
+    assert min(pit.p_values(checked, seed=k)) > 1e-4 / (8 * pit.NUM_TESTS)
 
 
 async def test_acceptance_is_that_of_independent_noise(tiny_target, tiny_pair, wire_drafts):
