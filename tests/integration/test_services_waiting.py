@@ -1,4 +1,4 @@
-"""A target whose cache is too small for all says every second whom it keeps waiting and why: load is not death (case 28)."""
+"""Case 28: a target whose cache is too small for all says every second whom it keeps waiting and why."""
 
 import asyncio
 import time
