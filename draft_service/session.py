@@ -1,6 +1,5 @@
 """One sequence on a draft model: keeps up with the transcript and runs K tokens ahead of it."""
 
-import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,6 @@ from draft_service.drawing import Drawer
 from draft_service.proposing import check_transcript, start_span
 from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
-from forerun.errors import ForerunError
 from forerun.rpc import convert
 from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply
@@ -20,8 +18,6 @@ from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.transcript_hash import transcript_hash
 from forerun.types import Proposal, SparseLaw
-
-log = logging.getLogger(__name__)
 
 
 class DraftSession:
@@ -66,7 +62,7 @@ class DraftSession:
         self._loop.call(self._add, self)
 
     def receive(self, request: Propose) -> None:
-        self._loop.call(partial(self._guarded, request), self)
+        self._loop.call(partial(self._take, request), self)
 
     def waiting_for(self) -> str:
         return "the draft is computing" if self._num_due else ""
@@ -110,15 +106,6 @@ class DraftSession:
     def _remove(self) -> None:
         self._end_span()
         self._loop.remove(self._sequence)
-
-    def _guarded(self, request: Propose) -> None:
-        try:
-            self._take(request)
-        except Exception as error:
-            if not isinstance(error, ForerunError):
-                log.exception("a message could not be served")
-            self._loop.remove(self._sequence)
-            self.on_fault(error)
 
     def _take(self, request: Propose) -> None:
         """A new message: a proposal in the making is void; drafted tokens that came true stay in the cache."""

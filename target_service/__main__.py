@@ -2,15 +2,14 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
-import grpc
-
-from forerun import config as settings
-from forerun.errors import ConfigError, ForerunError
+from forerun.errors import ConfigError
 from forerun.models import resolve
 from forerun.models.tokenizer_files import read_model_text
 from forerun.serving import process
 from forerun.serving.model_service import ModelService
+from forerun.serving.process import Work
 from forerun.serving.start import build_engine
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
@@ -18,28 +17,9 @@ from target_service import servicer
 from target_service.config import TargetConfig
 
 
-class TargetWork:
-    """The engine and its servicer."""
-
-    def __init__(self, service: ModelService) -> None:
-        self._service = service
-
-    def start(self) -> None:
-        self._service.engine.loop.start()
-
-    def stop(self) -> None:
-        self._service.engine.loop.stop()
-
-    def heartbeat_age_s(self) -> float:
-        return self._service.engine.loop.heartbeat_age_s
-
-    def add_to(self, server: grpc.aio.Server) -> None:
-        servicer.add_to(server, self._service)
-
-
 def build(
     config: TargetConfig, metrics: ServiceMetrics, tracing: Tracing, on_device_fault: Callable[[Exception], None]
-) -> TargetWork:
+) -> Work:
     """Loads the target. Raises ConfigError where its head is narrower than its tokenizer's vocabulary."""
     folder = resolve.resolve(config.model)
     text = read_model_text(folder)
@@ -47,24 +27,13 @@ def build(
     width = engine.model.head_size
     if width < text.vocab_size:
         raise ConfigError(f"the head of {config.model} has {width} rows, its tokenizer {text.vocab_size} ids")
-    return TargetWork(ModelService(resolve.public_name(config.model), engine, text, metrics, tracing))
+    service = ModelService(resolve.public_name(config.model), engine, text, metrics, tracing)
+    return Work(service, partial(servicer.add_to, service=service))
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs until stopped; returns the exit status."""
-    try:
-        config = settings.parse(TargetConfig, argv, "target_service")
-    except ForerunError as error:
-        sys.stderr.write(f"target: {error}\n")
-        return 2
-    return process.run(
-        "target",
-        "forerun.v1.TargetService",
-        config,
-        config.port,
-        config.metrics_port,
-        lambda *parts: build(config, *parts),
-    )
+    return process.main("target", TargetConfig, build, argv)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """One sequence on the target: verifies proposals, signs for tokens, goes on alone while its grant lasts."""
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,7 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
-from forerun.errors import ForerunError, InvalidRequest
+from forerun.errors import InvalidRequest
 from forerun.rpc import convert
 from forerun.rpc.messages import Held, PromptLogprobs, TargetOpen, Verify
 from forerun.serving.session import Reply
@@ -23,8 +22,6 @@ from forerun.transcript_hash import transcript_hash
 from forerun.types import Proposal
 from target_service.prompt_scoring import PromptScoring
 from target_service.verifier import Verifier
-
-log = logging.getLogger(__name__)
 
 
 class TargetSession:
@@ -76,7 +73,7 @@ class TargetSession:
         self._loop.call(self._add, self)
 
     def receive(self, request: Verify) -> None:
-        self._loop.call(partial(self._guarded, request), self)
+        self._loop.call(partial(self._take, request), self)
 
     def waiting_for(self) -> str:
         if self._num_due == 0 and self._scoring is None:
@@ -122,15 +119,6 @@ class TargetSession:
     def _remove(self) -> None:
         self._end_span()
         self._loop.remove(self._sequence)
-
-    def _guarded(self, request: Verify) -> None:
-        try:
-            self._take(request)
-        except Exception as error:
-            if not isinstance(error, ForerunError):
-                log.exception("a message could not be served")
-            self._loop.remove(self._sequence)
-            self.on_fault(error)
 
     def _take(self, request: Verify) -> None:
         """A new message: what was in flight is void, what was signed stays."""
@@ -202,7 +190,7 @@ class TargetSession:
         self._reply(PromptLogprobs(logprobs=convert.logprobs_to_pb(scoring.logprobs)))
         self._scoring = None
         if self._deferred is not None:
-            self._guarded(self._deferred)
+            self._take(self._deferred)
 
     def _count(self, num_tokens: int, refused: str) -> None:
         self._metrics.generation_tokens.inc(num_tokens)

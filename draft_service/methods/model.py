@@ -35,13 +35,13 @@ class ModelMethod:
             raise ConfigError(f"vocab.npy names id {self._columns.max()}, the tokenizer has {service.text.vocab_size}")
 
     def start(self) -> None:
-        self._service.engine.loop.start()
+        self._service.start()
 
     def stop(self) -> None:
-        self._service.engine.loop.stop()
+        self._service.stop()
 
     def heartbeat_age_s(self) -> float:
-        return self._service.engine.loop.heartbeat_age_s
+        return self._service.heartbeat_age_s()
 
     def info(self) -> ServiceInfo:
         return self._service.info("draft", tuple(Verification), method="model")

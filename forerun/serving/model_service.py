@@ -20,6 +20,18 @@ class ModelService:
     metrics: ServiceMetrics
     tracing: Tracing
 
+    def start(self) -> None:
+        """Starts the device thread."""
+        self.engine.loop.start()
+
+    def stop(self) -> None:
+        """Ends it after the step in progress."""
+        self.engine.loop.stop()
+
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the device thread last went round."""
+        return self.engine.loop.heartbeat_age_s
+
     def info(self, service: str, verifications: tuple[Verification, ...], method: str = "") -> ServiceInfo:
         """What peers are told; load is of this moment."""
         scheduler, pool = self.engine.loop.scheduler, self.engine.loop.table.pool

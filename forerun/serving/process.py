@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import grpc
 import uvloop
 
+from forerun import config as settings
 from forerun.errors import ForerunError
 from forerun.rpc.server import Server, ServerSettings, stop_on_signals
 from forerun.serving import allocator
@@ -23,35 +25,43 @@ MAX_HEARTBEAT_AGE_S = 60.0
 """A device thread that did not go round for this long hangs: no step of a sane batch takes it."""
 
 
-class Work(Protocol):
-    """What the process is there for."""
+class Worker(Protocol):
+    """Who does the work: an engine or a drafting method."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
-    def heartbeat_age_s(self) -> float: ...
-
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Adds the servicer."""
+    def heartbeat_age_s(self) -> float:
+        """Seconds since its thread last went round; 0 where it has none."""
         ...
 
 
-Build = Callable[[ServiceMetrics, Tracing, Callable[[Exception], None]], Work]
+@dataclass(frozen=True)
+class Work:
+    """What the process is there for. add_to adds the servicer."""
+
+    worker: Worker
+    add_to: Callable[[grpc.aio.Server], None]
 
 
-def run(name: str, service_name: str, config: ServiceConfig, port: int, metrics_port: int, build: Build) -> int:
-    """Runs a service until SIGTERM or SIGINT and returns the exit status; a start-up error is one line on stderr."""
+C = TypeVar("C", bound=ServiceConfig)
+Build = Callable[[C, ServiceMetrics, Tracing, Callable[[Exception], None]], Work]
+
+
+def main(name: str, config_type: type[C], build: Build[C], argv: Sequence[str]) -> int:
+    """Runs the service `name` until it is told to stop; returns the exit status, a start-up error on stderr."""
     allocator.keep_freed_memory()
-    logs.setup_logging(name, config.log_level, config.log_format)  # type: ignore[arg-type]
     try:
-        return uvloop.run(_run(name, service_name, config, port, metrics_port, build))
+        config = settings.parse(config_type, argv, f"{name}_service")
+        logs.setup_logging(name, config.log_level, config.log_format)  # type: ignore[arg-type]
+        return uvloop.run(_run(name, config, build))
     except ForerunError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return 2
 
 
-async def _run(name: str, service_name: str, config: ServiceConfig, port: int, metrics_port: int, build: Build) -> int:
+async def _run(name: str, config: C, build: Build[C]) -> int:
     stop = stop_on_signals()
     faults: list[Exception] = []
     loop = asyncio.get_running_loop()
@@ -60,21 +70,22 @@ async def _run(name: str, service_name: str, config: ServiceConfig, port: int, m
         faults.append(error)
         loop.call_soon_threadsafe(stop.set)
 
-    settings = ServerSettings(config.host, port, config.max_streams, config.reflection, config.grace_s)
     registry = metrics.new_registry(name)
-    exposed = exposition.start_metrics_server(registry, config.host, metrics_port) if metrics_port else None
+    port = config.metrics_port
+    exposed = exposition.start_metrics_server(registry, config.host, port) if port else None
     spans = tracing.setup(f"forerun-{name}")
-    server = Server(settings, [service_name])
+    listening = ServerSettings(config.host, config.port, config.max_streams, config.reflection, config.grace_s)
+    server = Server(listening, [f"forerun.v1.{name.capitalize()}Service"])
     try:
-        work = await asyncio.to_thread(build, ServiceMetrics(registry, name), spans, on_device_fault)
+        work = await asyncio.to_thread(build, config, ServiceMetrics(registry, name), spans, on_device_fault)
         work.add_to(server.grpc_server)
-        work.start()
+        work.worker.start()
         bound = await server.start()
         await server.set_serving(True)
         log.info("serving", extra={"address": f"{config.host}:{bound}"})
-        await _watch(server, work, stop)
+        await _watch(server, work.worker, stop)
         await server.drain()
-        await asyncio.to_thread(work.stop)
+        await asyncio.to_thread(work.worker.stop)
     finally:
         spans.shutdown()
         if exposed is not None:
@@ -82,14 +93,14 @@ async def _run(name: str, service_name: str, config: ServiceConfig, port: int, m
     return 1 if faults else 0
 
 
-async def _watch(server: Server, work: Work, stop: asyncio.Event) -> None:
+async def _watch(server: Server, worker: Worker, stop: asyncio.Event) -> None:
     """Health follows the device thread's heartbeat until the process is told to stop."""
     healthy = True
     while not stop.is_set():
         try:
             await asyncio.wait_for(stop.wait(), timeout=1.0)
         except TimeoutError:
-            alive = work.heartbeat_age_s() < MAX_HEARTBEAT_AGE_S
+            alive = worker.heartbeat_age_s() < MAX_HEARTBEAT_AGE_S
             if alive != healthy:
                 healthy = alive
                 await server.set_serving(alive)

@@ -7,9 +7,11 @@ from forerun.config import option
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """Settings of a service that runs a model."""
+    """Settings of a service that runs a model; each service has ports of its own."""
 
     host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(0, "gRPC port")
+    metrics_port: int = option(0, "port of /metrics; 0 is off")
     precision: str = option(
         "auto", "weights: bf16, int8 or fp32; auto is the fastest that the device has", ("auto", "bf16", "int8", "fp32")
     )
