@@ -1,11 +1,11 @@
 """One choice from first to last token: rounds while the draft pays, the target alone while it does not."""
 
-import asyncio
 from contextlib import AbstractContextManager
 
 from opentelemetry.trace import Span
 
 from forerun.errors import ServiceUnavailable
+from gateway.clock import running_clock
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
 from gateway.generation import ChoiceStats
@@ -28,7 +28,7 @@ class ChoiceRun:
         self._emission, self._transcript = emission, emission.transcript
         self._speculation, self._learning = speculation, learning
         self._listener, self._watch = listener, watch
-        self._loop = asyncio.get_running_loop()
+        self._now = running_clock()
 
     async def run(self) -> ChoiceStats:
         """Commits tokens until the text ends. See Coordinator.run."""
@@ -89,17 +89,17 @@ class ChoiceRun:
             self._watch.close_round(span)
 
     async def _propose_and_verify(self, draft: DraftLink, k: int, span: Span | None) -> None:
-        started = self._loop.time()
+        started = self._now()
         self._learning.interrupted()
         answer = await self._proposal(draft, k, self._watch.span_id(span))
-        asked_target = self._loop.time()
+        asked_target = self._now()
         num_drafted = num_accepted = 0
         if answer is None:
             self._speculation.saw_lateness(self._transcript.num_generated)
         else:
             num_drafted = len(answer.proposal.tokens)
             num_accepted = await self._verify(draft, answer, self._watch.span_id(span))
-        ended = self._loop.time()
+        ended = self._now()
         self._watch.end_round(
             span, num_drafted, num_accepted, ended - started, asked_target - started, ended - asked_target
         )
@@ -109,7 +109,7 @@ class ChoiceRun:
         listener = self._listener
         listener.expect_nothing()
         draft.ask(self._transcript, k, deadline_s, span_id)
-        deadline = self._loop.time() + deadline_s
+        deadline = self._now() + deadline_s
         while listener.answer is None and draft.stream is not None:
             if not await listener.hear(deadline):
                 self._watch.fallback("late")
@@ -118,7 +118,7 @@ class ChoiceRun:
 
     async def _verify(self, draft: DraftLink, answer: Answer, span_id: int) -> int:
         """Returns how many tokens of the proposal were accepted."""
-        listener, base_len, asked_at = self._listener, len(self._transcript), self._loop.time()
+        listener, base_len, asked_at = self._listener, len(self._transcript), self._now()
         listener.expect_nothing()
         num_moves = listener.num_moves
         self._target.verify(self._transcript, answer.proposal, span_id=span_id)
@@ -126,7 +126,7 @@ class ChoiceRun:
         verdict = listener.verdict
         if verdict is None:
             return 0
-        wait_s = self._loop.time() - asked_at if listener.num_moves == num_moves else None
+        wait_s = self._now() - asked_at if listener.num_moves == num_moves else None
         draft.settle(base_len, verdict.num_accepted)
         self._learning.saw_round(answer, verdict, wait_s)
         if verdict.refused:

@@ -1,11 +1,11 @@
 """A sequence's line to its draft: opened, asked, abandoned and opened again, and never trusted."""
 
-import asyncio
 from collections.abc import Callable
 
 from forerun.errors import ForerunError, ServiceUnavailable
 from forerun.rpc.clients import DraftClient, DraftStream
 from forerun.rpc.messages import Abort, DraftReply, DraftRequest, Finish, Propose
+from gateway.clock import running_clock
 from gateway.questions import Answer, Questions
 from gateway.replicas import Replica, Replicas
 from gateway.terms import DraftTerms
@@ -28,7 +28,7 @@ class DraftLink:
 
     def __init__(self, replicas: Replicas[DraftClient], terms: DraftTerms, deliver: Deliver) -> None:
         self._replicas, self._terms, self._deliver = replicas, terms, deliver
-        self._loop = asyncio.get_running_loop()
+        self._now = running_clock()
         self.replica: Replica[DraftClient] | None = None
         self.stream: DraftStream | None = None
         self._questions = Questions(terms.needs_laws)
@@ -37,7 +37,7 @@ class DraftLink:
 
     def ready(self) -> bool:
         """Whether a proposal may be asked for now."""
-        return self.stream is not None and self._questions.may_ask(self._loop.time())
+        return self.stream is not None and self._questions.may_ask(self._now())
 
     def is_asked(self) -> bool:
         """Whether a question is open, even one past its deadline."""
@@ -53,7 +53,7 @@ class DraftLink:
 
     def tend(self, transcript: Transcript) -> bool:
         """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True."""
-        now, asked = self._loop.time(), self._questions.open
+        now, asked = self._now(), self._questions.open
         if self.stream is None and now >= self._retry_at:
             self._open(transcript)
         elif asked is not None and now - max(asked.at, self._heard_at) > SILENCE_S:
@@ -63,12 +63,12 @@ class DraftLink:
 
     def ask(self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0) -> None:
         """Asks for k tokens after the transcript; an unanswered question before it is abandoned."""
-        self._questions.ask(len(transcript), k, self._loop.time(), deadline_s, span_id)
+        self._questions.ask(len(transcript), k, self._now(), deadline_s, span_id)
         self._post(transcript, self._held)
 
     def receive(self, reply: DraftReply, transcript: Transcript) -> Answer | None:
         """Takes a reply; returns it where it answers the open question. Raises ForerunError for nonsense or a Fault."""
-        self._heard_at = self._loop.time()
+        self._heard_at = self._now()
         match reply.WhichOneof("message"):
             case "proposal":
                 return self._questions.answered(reply.proposal, self._heard_at)
@@ -96,7 +96,7 @@ class DraftLink:
     def give_up(self) -> None:
         """Closes the stream; it is opened again after a pause that doubles each time in a row."""
         self.abort()
-        self._retry_at = self._loop.time() + self._backoff_s
+        self._retry_at = self._now() + self._backoff_s
         self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
 
     def finish(self) -> None:
@@ -118,7 +118,7 @@ class DraftLink:
     def _open(self, transcript: Transcript) -> None:
         replica = self._replicas.pick(self._terms.key)
         if replica is None or _room(replica, transcript) <= 0:
-            self._retry_at = self._loop.time() + FIRST_BACKOFF_S
+            self._retry_at = self._now() + FIRST_BACKOFF_S
             return
         self.replica = replica
         replica.num_sequences += 1

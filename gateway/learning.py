@@ -1,8 +1,7 @@
 """Turns what a sequence sees of its peers into costs, acceptance and counts."""
 
-import asyncio
-
 from forerun.rpc.messages import Verdict
+from gateway.clock import running_clock
 from gateway.costs import Costs
 from gateway.generation import ChoiceStats
 from gateway.questions import Answer
@@ -16,7 +15,7 @@ class Learning:
 
     def __init__(self, costs: Costs, speculation: Speculation, transcript: Transcript) -> None:
         self._costs, self._speculation, self._transcript = costs, speculation, transcript
-        self._loop = asyncio.get_running_loop()
+        self._now = running_clock()
         self._shadow: Shadow | None = None
         self._plain_at: float | None = None
         self.stats = ChoiceStats()
@@ -40,7 +39,7 @@ class Learning:
 
     def saw_alone(self, verdict: Verdict, more_is_due: bool) -> None:
         """The target gave a token of its own; timed from the one before where it did not idle between."""
-        now = self._loop.time()
+        now = self._now()
         if self._plain_at is not None:
             self._costs.saw_plain(verdict.num_rows or 1, verdict.step_s, now - self._plain_at)
         self._plain_at = now if more_is_due else None

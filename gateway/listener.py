@@ -6,6 +6,7 @@ from forerun.errors import ConfigError, DeadlineExceeded, ForerunError, InvalidR
 from forerun.rpc.clients import DraftStream, TargetStream
 from forerun.rpc.mailbox import Mailbox
 from forerun.rpc.messages import DraftReply, TargetReply, Verdict
+from gateway.clock import running_clock
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
 from gateway.learning import Learning
@@ -29,7 +30,7 @@ class Listener:
         self._mailbox, self._target, self._draft = mailbox, target, draft
         self._emission, self._transcript = emission, emission.transcript
         self._learning, self._watch = learning, watch
-        self._loop = asyncio.get_running_loop()
+        self._now = running_clock()
         self._num_attempts = 0
         self.num_moves = 0
         self.answer: Answer | None = None
@@ -48,7 +49,7 @@ class Listener:
         """Acts on one reply; False where none came by loop time `deadline`."""
         mail = await self._mailbox.get(deadline)
         if mail is None:
-            is_silent = self._target.is_due(self._transcript) and self._loop.time() >= self._target.silent_at()
+            is_silent = self._target.is_due(self._transcript) and self._now() >= self._target.silent_at()
             if is_silent and not await self._target.is_alive():
                 await self.move_target(DeadlineExceeded("the target fell silent"))
             return False

@@ -1,12 +1,12 @@
 """A sequence's line to its target: opened, told how far it may go, and moved to another replica when one dies."""
 
-import asyncio
 from collections.abc import Callable
 
 from forerun.errors import DeadlineExceeded, ForerunError, ServiceUnavailable
 from forerun.rpc.clients import TargetClient, TargetStream
 from forerun.rpc.messages import Abort, Finish, Proposal, TargetReply, TargetRequest, Verdict, Verify
 from forerun.rpc.status import error_of_fault
+from gateway.clock import running_clock
 from gateway.replicas import Replica, Replicas, no_replica
 from gateway.terms import TargetTerms
 from gateway.transcript import Transcript
@@ -25,7 +25,7 @@ class TargetLink:
 
     def __init__(self, replicas: Replicas[TargetClient], terms: TargetTerms, deliver: Deliver) -> None:
         self._replicas, self._terms, self._deliver = replicas, terms, deliver
-        self._loop = asyncio.get_running_loop()
+        self._now = running_clock()
         self._replica: Replica[TargetClient] | None = None
         self._failed: set[Replica[TargetClient]] = set()
         self.stream: TargetStream | None = None
@@ -57,7 +57,7 @@ class TargetLink:
             raise no_replica("target", self._replicas)
         first, metadata = self._terms.opening(transcript, not self.has_prompt_logprobs), self._terms.metadata
         stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
-        self._replica, self.stream, self._heard_at = replica, stream, self._loop.time()
+        self._replica, self.stream, self._heard_at = replica, stream, self._now()
         replica.num_sequences += 1
 
     def verify(
@@ -66,7 +66,7 @@ class TargetLink:
         """Commits the transcript and asks for a verdict on `proposal`, or for 1 + grant tokens without one."""
         self._proposal, self._span_id = proposal, span_id
         self.limit = len(transcript) + 1 + grant
-        self._heard_at = self._loop.time()
+        self._heard_at = self._now()
         self._post(transcript, len(transcript))
 
     def has_other(self) -> bool:
@@ -81,12 +81,12 @@ class TargetLink:
     async def is_alive(self) -> bool:
         """Looks at a silent target; False where it does not answer, or has kept this sequence waiting for timeout_s."""
         answers = self._replica is not None and await self._replicas.still_answers(self._replica)
-        self._looked_at = self._loop.time()
+        self._looked_at = self._now()
         return answers and self._looked_at < self._heard_at + self._terms.timeout_s
 
     def receive(self, reply: TargetReply, transcript: Transcript) -> Verdict | None:
         """Takes a reply; returns it where it is a verdict that may be committed. Raises ForerunError otherwise."""
-        self._heard_at = self._loop.time()
+        self._heard_at = self._now()
         match reply.WhichOneof("message"):
             case "verdict":
                 self._check(reply.verdict, transcript)
