@@ -9,8 +9,9 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from draft_service.drawing import Drawer
 from draft_service.proposing import check_transcript, start_span
-from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.loop import NOT_FINITE, EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
+from forerun.errors import SequenceFault
 from forerun.rpc import convert
 from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply
@@ -74,6 +75,9 @@ class DraftSession:
         """A draft never queues: what it has by now is its proposal."""
         if self._num_due:
             self._propose()
+
+    def on_overflow(self) -> None:
+        raise SequenceFault(NOT_FINITE)
 
     def on_fault(self, error: Exception) -> None:
         self._end_span()

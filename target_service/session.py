@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from opentelemetry.trace import INVALID_SPAN, Span
 
-from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.loop import NOT_FINITE, EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
-from forerun.errors import InvalidRequest
+from forerun.errors import InvalidRequest, SequenceFault
 from forerun.rpc import convert
 from forerun.rpc.messages import Held, PromptLogprobs, TargetOpen, Verify
 from forerun.serving.session import Reply
@@ -85,6 +85,15 @@ class TargetSession:
 
     def on_starved(self, reason: str) -> None:
         self._starved = reason
+
+    def on_overflow(self) -> None:
+        """Under match a draft must not end a sequence: its token that overflowed goes, all else is computed again."""
+        if not self._proposal.tokens or not self._verifier.survives_any_draft:
+            raise SequenceFault(NOT_FINITE)
+        self._loop.table.evict(self._sequence)
+        self._loop.table.truncate(self._sequence, self._signed)
+        self._sequence.num_committed = self._signed
+        self._extend(Proposal(self._signed))
 
     def on_fault(self, error: Exception) -> None:
         self._end_span()

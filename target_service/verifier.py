@@ -10,7 +10,7 @@ from forerun import registry
 from forerun.errors import SequenceFault
 from forerun.sampling.logprobs import Logits, token_logprobs
 from forerun.sampling.processors import Processors
-from forerun.types import Proposal, SamplingParams, TokenLogprobs, Verdict
+from forerun.types import Proposal, SamplingParams, TokenLogprobs, Verdict, Verification
 from target_service.rules import RULES, Outcome, Rule, match
 
 Law = npt.NDArray[np.float64]
@@ -33,9 +33,15 @@ class Verifier:
     ) -> None:
         self._processors = Processors(params, num_prompt_tokens)
         self._rule = cast(Rule, registry.load(RULES, params.verification.value, "rule")(seed, choice, vocab_size))
+        self._rule_is_match = params.verification is Verification.MATCH
         self._vocab_size = vocab_size
         self._num_logprobs = num_logprobs
         self._checked: tuple[Proposal, str] = (Proposal(0), "")
+
+    @property
+    def survives_any_draft(self) -> bool:
+        """Whether leaving out a proposal because of its tokens leaves the output's law as it is."""
+        return self._processors.is_greedy or self._rule_is_match
 
     def usable(self, proposal: Proposal) -> tuple[int, ...]:
         """Returns the drafted ids that the forward must contain: none of a refused proposal.

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S = 1.0
 """An idle loop wakes this often, to show that it lives."""
 
+NOT_FINITE = "the model's logits are not finite"
 STARVED = "waiting for cache blocks or a place in the batch"
 
 
@@ -50,6 +51,10 @@ class Owner(Protocol):
 
     def on_starved(self, reason: str) -> None:
         """The sequence has work due and no room in this step; called for every such step."""
+        ...
+
+    def on_overflow(self) -> None:
+        """The logits are not finite, and nobody may build on what was computed: asks for less, or raises."""
         ...
 
     def on_fault(self, error: Exception) -> None:
@@ -181,17 +186,15 @@ class EngineLoop:
                 self._hand_over(sequence, rows, step)
 
     def _hand_over(self, sequence: Sequence, rows: np.ndarray, step: StepReport) -> None:
+        owner = self._owners[sequence]
         try:
-            self._check_finite(sequence, rows)
-            self._owners[sequence].on_logits(rows, step)
+            if np.isfinite(rows.sum(dtype=np.float32)):
+                owner.on_logits(rows, step)
+            else:
+                self.table.disown(sequence)
+                owner.on_overflow()
         except Exception as error:
             self._fail(sequence, _as_fault(error))
-
-    def _check_finite(self, sequence: Sequence, rows: np.ndarray) -> None:
-        """A sequence that went wrong ends here, and nobody may build on what it computed."""
-        if not np.isfinite(rows.sum(dtype=np.float32)):
-            self.table.disown(sequence)
-            raise SequenceFault("the model's logits are not finite")
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         owner = self._owners.get(sequence)

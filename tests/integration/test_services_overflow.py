@@ -62,6 +62,24 @@ async def test_a_prompt_or_a_token_that_overflows_ends_its_sequence_and_no_other
         assert (await alone(target, PROMPT, 80, ELSEWHERE, seed=3)).ids == expected
 
 
+@pytest.mark.parametrize("place", [0, 2])
+async def test_under_match_no_drafted_token_ends_a_sequence(target_service, place):
+    """A draft may propose the token that the target itself would never take; what it hit is computed again."""
+    async with clients(target_service.address) as (target, _):
+        expected = (await alone(target, PROMPT, 40, ELSEWHERE, seed=3)).ids
+        line = TargetLine(target, PROMPT, ELSEWHERE, seed=3)
+        text = list(PROMPT)
+        while len(text) < len(PROMPT) + 40:
+            truth = expected[len(text) - len(PROMPT) :]
+            drafted = [*truth[:place], OVERFLOWED, 7]
+            line.verify(text, common_pb2.Proposal(base_len=len(text), tokens=drafted))
+            verdict = await line.verdict()
+            assert verdict.num_accepted <= place
+            text += [*truth[: verdict.num_accepted], verdict.token]
+        await line.finish()
+        assert text[len(PROMPT) :][:40] == expected
+
+
 async def test_a_draft_that_overflows_ends_its_own_sequence_and_no_other(draft_service):
     async with clients(draft_service.address, draft_service.address) as (_, draft):
         neighbour = DraftLine(draft, PROMPT, ELSEWHERE)

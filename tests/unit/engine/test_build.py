@@ -77,6 +77,9 @@ class Greedy:
     def on_starved(self, reason):
         pass
 
+    def on_overflow(self):
+        raise AssertionError("finite weights")
+
     def on_fault(self, error):
         self.done.put(error)
 

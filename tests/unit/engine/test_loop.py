@@ -8,7 +8,7 @@ import pytest
 
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
-from forerun.engine.loop import EngineLoop
+from forerun.engine.loop import NOT_FINITE, EngineLoop
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
@@ -56,6 +56,9 @@ class Recorder:
 
     def on_starved(self, reason):
         self.heard.put(("starved", reason))
+
+    def on_overflow(self):
+        raise SequenceFault(NOT_FINITE)
 
     def on_fault(self, error):
         self.heard.put(("fault", error))
