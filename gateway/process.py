@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -104,6 +105,16 @@ class _HttpServer(uvicorn.Server):
         yield
 
 
+def _http_socket(config: GatewayConfig) -> socket.socket:
+    """Listens for REST. Raises ConfigError, naming the flag, where that port cannot be had."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        return socket.create_server((config.host, config.http_port), family=family)
+    except (OSError, OverflowError) as error:
+        address = f"{config.host}:{config.http_port}"
+        raise ConfigError(f"cannot listen on {address}: {error}; choose another --http-port or --host") from error
+
+
 async def _listen(config: GatewayConfig, core: Core, app: FastAPI, stop: asyncio.Event) -> None:
     """Serves both faces until `stop`, then lets running requests end."""
     server = Server(
@@ -113,18 +124,17 @@ async def _listen(config: GatewayConfig, core: Core, app: FastAPI, stop: asyncio
         ["forerun.v1.GatewayService"],
     )
     servicer.add_to(server.grpc_server, core)
+    http_socket = _http_socket(config)
     await server.start()
     http = _HttpServer(
         uvicorn.Config(
             app,
-            host=config.host,
-            port=config.http_port,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=int(config.grace_s),
         )
     )
-    serving = asyncio.create_task(http.serve())
+    serving = asyncio.create_task(http.serve([http_socket]))
     await server.set_serving(True)
     log.info("serving", extra={"address": f"{config.host}:{config.http_port}"})
     stopped = asyncio.create_task(stop.wait())

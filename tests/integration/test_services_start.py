@@ -66,3 +66,12 @@ def test_a_gateway_names_the_flag_of_its_grpc_port(taken, tiny_pair, tiny_target
     line = refusal("gateway", "--model", tiny_pair.target, *peers, "--http-port", 0, "--grpc-port", taken)
     assert f"127.0.0.1:{taken}" in line
     assert "another --grpc-port" in line
+
+
+@pytest.mark.parametrize("port", ["taken", 70000])
+def test_a_gateway_names_the_flag_of_its_rest_port(taken, tiny_pair, tiny_target, port):
+    peers = ("--target-addresses", tiny_target.address, "--draft-addresses", "", "--grpc-port", 0)
+    number = taken if port == "taken" else port
+    line = refusal("gateway", "--model", tiny_pair.target, *peers, "--http-port", number)
+    assert f"127.0.0.1:{number}" in line
+    assert "another --http-port" in line
