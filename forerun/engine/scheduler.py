@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
 
-SHORT = 32
-"""Tokens due up to which a sequence counts as decoding: it holds a client's next token, a prefill only its first."""
+SHORT = 33
+"""Tokens due up to which a sequence counts as decoding: the longest proposal and one more."""
 
 
 @dataclass(frozen=True, slots=True)
