@@ -14,7 +14,7 @@ STOP_TIMEOUT_S = 15.0  # more than the grace that services give to running strea
 
 @dataclass(frozen=True)
 class Service:
-    """What to run and where it will listen. `module_args` follow `python -m`."""
+    """What to run and where it will listen. `module_args` follow `python -m`; what the user set in `environ` wins."""
 
     name: str
     module_args: Sequence[str]
@@ -41,7 +41,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **service.environ},
+                env={**service.environ, **os.environ},
                 start_new_session=True,
             )
         return cls(service, log, process)
