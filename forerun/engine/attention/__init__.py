@@ -5,6 +5,7 @@ from forerun.engine.attention.base import AttentionBackend
 
 BACKENDS = {
     "paged_cpu": "forerun.engine.attention.paged_cpu:PagedCpu",
+    "paged_native": "forerun.engine.attention.paged_native:PagedNative",
     "paged_rowwise": "forerun.engine.attention.paged_rowwise:PagedRowwise",
 }
 

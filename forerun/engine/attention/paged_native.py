@@ -1,0 +1,138 @@
+"""The fast CPU backend: a kernel that walks the block tables itself, where paged_cpu gathers their blocks first.
+
+A row's output is the same bit by bit whatever stands beside it in the batch, however its sequence is cut into steps,
+and with any number of threads: see native/attend.cpp. bf16 scores and sums are float32, weights are rounded to bf16
+where the machine multiplies bf16.
+"""
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from forerun.engine.attention import native_library
+from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
+from forerun.errors import ConfigError
+
+DTYPES = (torch.float32, torch.bfloat16)
+MAX_HEAD_DIM = 256
+HEAD_DIM_STEP = 8
+
+BRIEF = 8192
+"""Query-key pairs a head that a call may have to be brief: about 50 microseconds."""
+
+
+class _Step(ctypes.Structure):
+    """`Step` of native/call.h."""
+
+    _fields_ = (
+        ("segments", ctypes.c_void_p),
+        ("blocks", ctypes.c_void_p),
+        ("parallel", ctypes.c_void_p),
+        ("num_segments", ctypes.c_int32),
+        ("block_size", ctypes.c_int32),
+        ("num_threads", ctypes.c_int32),
+    )
+
+
+class _Layer(ctypes.Structure):
+    """`Layer` of native/call.h."""
+
+    _fields_ = (
+        ("query", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("sinks", ctypes.c_void_p),
+        ("scale", ctypes.c_float),
+        ("softcap", ctypes.c_float),
+        ("window", ctypes.c_int32),
+        ("num_heads", ctypes.c_int32),
+        ("num_kv_heads", ctypes.c_int32),
+        ("head_dim", ctypes.c_int32),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NativePlan:
+    """step points into segments `[num_segments, 4] int32` and blocks `[sum of table lengths] int32`."""
+
+    attend: Any
+    step: _Step
+    segments: "array[int]"
+    blocks: "array[int]"
+    num_rows: int
+
+
+class PagedNative:
+    """Raises ConfigError where the kernel cannot be compiled."""
+
+    name = "paged_native"
+
+    def __init__(self) -> None:
+        self._library = native_library.load()
+
+    def plan(self, segments: Sequence[Segment], block_size: int, device: torch.device) -> NativePlan:
+        rows, blocks = array("i"), array("i")
+        for segment in segments:
+            rows.extend((segment.start, segment.query_len, segment.context_len, len(blocks)))
+            blocks.extend(segment.block_table[: -(-segment.context_len // block_size)])
+        threads = torch.get_num_threads()
+        step = _Step(
+            segments=rows.buffer_info()[0],
+            blocks=blocks.buffer_info()[0],
+            parallel=self._library.parallel if threads > 1 else None,
+            num_segments=len(segments),
+            block_size=block_size,
+            num_threads=threads,
+        )
+        brief = sum(segment.query_len * segment.context_len for segment in segments) <= BRIEF
+        attend = self._library.attend_briefly if brief else self._library.attend
+        return NativePlan(attend, step, rows, blocks, sum(segment.query_len for segment in segments))
+
+    def attend(
+        self, query: torch.Tensor, cache: LayerCache, plan: NativePlan, options: AttentionOptions
+    ) -> torch.Tensor:
+        check(query, cache)
+        query = query.contiguous()
+        num_rows, num_heads, head_dim = query.shape
+        # Rows of no segment are padding, which nobody reads but which other layers compute with.
+        output = torch.empty_like(query) if num_rows == plan.num_rows else torch.zeros_like(query)
+        sinks = None if options.sinks is None else options.sinks.float().contiguous()
+        layer = _Layer(
+            query.data_ptr(),
+            output.data_ptr(),
+            cache.keys.data_ptr(),
+            cache.values.data_ptr(),
+            None if sinks is None else sinks.data_ptr(),
+            options.scale,
+            options.softcap or 0.0,
+            options.sliding_window or 0,
+            num_heads,
+            cache.keys.shape[2],
+            head_dim,
+        )
+        plan.attend(ctypes.byref(plan.step), ctypes.byref(layer), query.element_size())
+        return output
+
+
+def available() -> bool:
+    """Whether this machine has, or can compile, the kernel."""
+    try:
+        native_library.load()
+    except ConfigError:
+        return False
+    return True
+
+
+def check(query: torch.Tensor, cache: LayerCache) -> None:
+    """Raises ConfigError for tensors that the kernel does not read."""
+    if query.dtype not in DTYPES or cache.keys.dtype != query.dtype or cache.values.dtype != query.dtype:
+        raise ConfigError(f"paged_native attends in float32 or bfloat16, not {query.dtype} over {cache.keys.dtype}")
+    if query.shape[2] % HEAD_DIM_STEP or query.shape[2] > MAX_HEAD_DIM:
+        raise ConfigError(f"paged_native takes heads of 8, 16, … {MAX_HEAD_DIM} numbers, not of {query.shape[2]}")
+    if not (cache.keys.is_contiguous() and cache.values.is_contiguous()):
+        raise ConfigError("paged_native reads a contiguous cache")
