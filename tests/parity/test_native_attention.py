@@ -19,7 +19,11 @@ TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 HEADS = {"1": (3, 3), "3": (9, 3), "8": (16, 2)}
 CHUNK = 128  # of the kernel: what lies at its boundaries is tested
 
-pytestmark = pytest.mark.skipif(not paged_native.available(), reason="no C++ compiler")
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    if not paged_native.serves(64):
+        pytest.skip("no C++ compiler")
 
 
 @pytest.fixture(autouse=True)
@@ -285,9 +289,12 @@ class TestCompilation:
     def test_without_a_compiler_it_says_what_to_install(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.delenv("CXX", raising=False)
-        with pytest.raises(ConfigError, match=r"install g\+\+ or choose --attention-backend paged_cpu"):
+        with pytest.raises(ConfigError, match=r"install g\+\+ or choose --attention paged_cpu"):
             attention.create("paged_native")
-        assert not paged_native.available()
+        assert not paged_native.serves(64)
+
+    def test_a_size_of_heads_that_it_does_not_take_is_not_served(self):
+        assert [paged_native.serves(head_dim) for head_dim in (12, 264, 256, 8)] == [False, False, True, True]
 
     def test_a_compiler_that_fails_is_quoted(self, monkeypatch, tmp_path):
         monkeypatch.setenv("CXX", self.compiler(tmp_path, "echo 'vectors.h: error: no such thing' >&2; exit 1"))

@@ -68,7 +68,7 @@ def find_compiler(environ: Mapping[str, str]) -> str:
     for name in (environ.get("CXX", ""), *_COMPILERS):
         if name and (found := shutil.which(name, path=path)):
             return found
-    raise ConfigError("paged_native needs a C++ compiler: install g++ or choose --attention-backend paged_cpu")
+    raise ConfigError("paged_native needs a C++ compiler: install g++ or choose --attention paged_cpu")
 
 
 def _key(compiler: str) -> str:

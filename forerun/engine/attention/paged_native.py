@@ -9,7 +9,6 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -21,8 +20,10 @@ DTYPES = (torch.float32, torch.bfloat16)
 MAX_HEAD_DIM = 256
 HEAD_DIM_STEP = 8
 
-BRIEF = 8192
-"""Query-key pairs a head that a call may have to be brief: about 50 microseconds."""
+BRIEF = 1 << 17
+"""Numbers of keys that a call reads in about 50 microseconds, for which other threads may wait."""
+
+_ROWS_PER_READ = 8  # so many more rows cost what reading the keys did
 
 
 class _Step(ctypes.Structure):
@@ -58,13 +59,16 @@ class _Layer(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """step points into segments `[num_segments, 4] int32` and blocks `[sum of table lengths] int32`."""
+    """step points into segments `[num_segments, 4] int32` and blocks `[sum of table lengths] int32`.
 
-    attend: Any
+    num_keys: how many a key head reads; a sequence with many rows counts as often as its keys are multiplied.
+    """
+
     step: _Step
     segments: "array[int]"
     blocks: "array[int]"
     num_rows: int
+    num_keys: int
 
 
 class PagedNative:
@@ -89,9 +93,9 @@ class PagedNative:
             block_size=block_size,
             num_threads=threads,
         )
-        brief = sum(segment.query_len * segment.context_len for segment in segments) <= BRIEF
-        attend = self._library.attend_briefly if brief else self._library.attend
-        return NativePlan(attend, step, rows, blocks, sum(segment.query_len for segment in segments))
+        num_rows = sum(segment.query_len for segment in segments)
+        num_keys = sum(segment.context_len * (1 + segment.query_len // _ROWS_PER_READ) for segment in segments)
+        return NativePlan(step, rows, blocks, num_rows, num_keys)
 
     def attend(
         self, query: torch.Tensor, cache: LayerCache, plan: NativePlan, options: AttentionOptions
@@ -99,6 +103,7 @@ class PagedNative:
         check(query, cache)
         query = query.contiguous()
         num_rows, num_heads, head_dim = query.shape
+        num_kv_heads = cache.keys.shape[2]
         # Rows of no segment are padding, which nobody reads but which other layers compute with.
         output = torch.empty_like(query) if num_rows == plan.num_rows else torch.zeros_like(query)
         sinks = None if options.sinks is None else options.sinks.float().contiguous()
@@ -112,20 +117,22 @@ class PagedNative:
             options.softcap or 0.0,
             options.sliding_window or 0,
             num_heads,
-            cache.keys.shape[2],
+            num_kv_heads,
             head_dim,
         )
-        plan.attend(ctypes.byref(plan.step), ctypes.byref(layer), query.element_size())
+        brief = plan.num_keys * num_kv_heads * head_dim <= BRIEF
+        attend = self._library.attend_briefly if brief else self._library.attend
+        attend(ctypes.byref(plan.step), ctypes.byref(layer), query.element_size())
         return output
 
 
-def available() -> bool:
-    """Whether this machine has, or can compile, the kernel."""
+def serves(head_dim: int) -> bool:
+    """Whether it takes heads of this size, and this machine has, or can compile, the kernel."""
     try:
         native_library.load()
     except ConfigError:
         return False
-    return True
+    return head_dim % HEAD_DIM_STEP == 0 and head_dim <= MAX_HEAD_DIM
 
 
 def check(query: torch.Tensor, cache: LayerCache) -> None:
