@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from forerun.engine import attention, compiled, model
+from forerun.engine.attention import paged_native
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.kv_cache import KvCache, KvShape
@@ -42,7 +43,7 @@ class EngineSettings:
     num_threads: int = 1
     embedding_from: Path | None = None
     deterministic: bool = False
-    attention_backend: str = "paged_cpu"
+    attention_backend: str = "auto"
     device: str = "cpu"
     block_size: int = 16
     cache_tokens: int = 0
@@ -80,7 +81,7 @@ def build(
     num_blocks = _num_blocks(settings, shape, device)
     max_len = _max_model_len(settings, loaded, num_blocks)
     cache = KvCache(shape, num_blocks, settings.block_size, device)
-    backend = attention.create("paged_rowwise" if settings.deterministic else settings.attention_backend)
+    backend = attention.create(_attention(settings, shape))
     runner = (TiledRunner if settings.deterministic else Runner)(loaded, cache, backend, device)
     runner.probe()
     table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
@@ -112,19 +113,27 @@ def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, 
     return model.load(settings.folder, precision, device, settings.embedding_from), precision
 
 
+def _attention(settings: EngineSettings, shape: KvShape) -> str:
+    """The backend's name, with what `auto` stands for here. Where every bit counts, only two of them will do."""
+    if settings.attention_backend != "auto" and not settings.deterministic:
+        return settings.attention_backend
+    if settings.device == "cpu" and paged_native.serves(shape.head_dim):
+        return "paged_native"
+    return "paged_rowwise" if settings.deterministic else "paged_cpu"
+
+
 def fastest(settings: EngineSettings) -> tuple[str, bool]:
     """The precision, and whether to compile, that `auto` stands for here.
 
     Raises ConfigError for a demand to compile what cannot be.
     """
-    can = settings.device == "cpu" and not settings.deterministic and compiled.can_compile()
+    can = settings.device == "cpu" and compiled.can_compile()
     precision = settings.precision
     if precision == "auto":
         precision = "int8" if can and settings.compile != "off" else "bf16"
     if settings.compile == "on" and not (can and precision in compiled.PRECISIONS):
         raise ConfigError(
-            "--compile on needs a C++ compiler, the device cpu, no --deterministic and a precision of "
-            + ", ".join(compiled.PRECISIONS)
+            "--compile on needs a C++ compiler, the device cpu and a precision of " + ", ".join(compiled.PRECISIONS)
         )
     return precision, settings.compile != "off" and can and precision in compiled.PRECISIONS
 

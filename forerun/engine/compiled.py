@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from forerun.engine.attention import native_library
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import PRIVATE, cache_folder, locked
@@ -86,7 +87,11 @@ def _padded(numbers: torch.Tensor) -> torch.Tensor:
 
 def can_compile() -> bool:
     """Whether there is a C++ compiler."""
-    return any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++"))
+    try:
+        native_library.find_compiler(os.environ)
+    except ConfigError:
+        return False
+    return True
 
 
 def load(recipe: Recipe) -> LoadedModel:

@@ -19,7 +19,7 @@ class ServiceConfig:
         "auto", "compile the model for this CPU at the first start; auto does where it can", ("auto", "on", "off")
     )
     device: str = option("cpu", "torch device that holds the model")
-    attention: str = option("paged_cpu", "attention backend")
+    attention: str = option("auto", "attention backend: auto, paged_native, paged_cpu or paged_rowwise")
     deterministic: bool = option(False, "fixed kernel shapes: neighbours and chunks change no bit, at a cost in speed")
     threads: int = option(0, "CPU threads of a forward; 0 is one per core")
     cache_tokens: int = option(0, "tokens that the KV cache holds; 0 takes --memory-fraction of what is free")

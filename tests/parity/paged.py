@@ -23,9 +23,9 @@ def load(folder, precision="fp32", embedding_from=None):
 class Paged:
     """One model with a cache of its own."""
 
-    def __init__(self, loaded, num_blocks=64, block_size=16, deterministic=False, max_running=64):
+    def __init__(self, loaded, num_blocks=64, block_size=16, deterministic=False, max_running=64, backend=""):
         self.cache = KvCache(KvShape.of(loaded.config, loaded.dtype), num_blocks, block_size, CPU)
-        backend = attention.create("paged_rowwise" if deterministic else "paged_cpu")
+        backend = attention.create(backend or ("paged_rowwise" if deterministic else "paged_cpu"))
         self.runner = (TiledRunner if deterministic else Runner)(loaded, self.cache, backend, CPU)
         self.runner.probe()
         self.table = SequenceTable(BlockPool(num_blocks, block_size), "model")

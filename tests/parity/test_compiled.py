@@ -82,16 +82,23 @@ def test_the_margin_would_tell_one_wrong_token(both):
     assert distance(wrong, right) > 3 * MARGIN
 
 
-def test_a_row_is_the_same_whatever_number_of_rows_is_verified_with_it(both):
-    fast, _ = both
-    prompt = ids(40, 1)
-    (whole,) = fast.run(fast.open(prompt, num_logits=9))
-    one_by_one = fast.open(prompt[:-9], num_logits=1)
-    fast.run(one_by_one)
-    for row, token in zip(whole, prompt[-9:], strict=True):
-        one_by_one.tokens.append(token)
-        fast.table.demand(one_by_one, 1)
-        same(fast.run(one_by_one), [row[None]])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_row_of_a_proposal_is_bit_for_bit_what_it_is_alone(both, deterministic):
+    """Up to 32 rows a step; in deterministic mode beside 40 others too (case 10)."""
+    loaded = both[0].runner._model
+    engine = Paged(loaded, num_blocks=256, deterministic=deterministic, backend="paged_native")
+    prompt, drafted = ids(40, 1), ids(9, 2)
+    alone, proposed = engine.open(prompt, num_logits=1), engine.open(prompt, num_logits=1)
+    engine.run(alone)
+    engine.run(proposed)
+    others = [engine.open(ids(5 + n, n), num_logits=1) for n in range(40 if deterministic else 0)]
+    proposed.tokens += drafted
+    engine.table.demand(proposed, 9)
+    rows = engine.run(proposed, *others)[0]
+    for row, token in zip(rows, drafted, strict=True):
+        alone.tokens.append(token)
+        engine.table.demand(alone, 1)
+        np.testing.assert_array_equal(engine.run(alone)[0][0], row)
 
 
 def test_the_second_load_compiles_nothing(both, cache, request, tiny_pair, monkeypatch):
