@@ -14,6 +14,12 @@ class Verification(enum.Enum):
 
     MATCH = "match"
     REJECTION = "rejection"
+    BLOCK = "block"
+
+    @property
+    def needs_laws(self) -> bool:
+        """Whether tokens are drafted under the draft key and come with the laws that they were drawn from."""
+        return self is not Verification.MATCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from forerun.v1 import common_pb2, target_pb2
 _TO_WIRE = {
     Verification.MATCH: common_pb2.VERIFICATION_MATCH,
     Verification.REJECTION: common_pb2.VERIFICATION_REJECTION,
+    Verification.BLOCK: common_pb2.VERIFICATION_BLOCK,
 }
 _FROM_WIRE = {wire: rule for rule, wire in _TO_WIRE.items()}
 

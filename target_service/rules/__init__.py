@@ -17,6 +17,7 @@ LawAt = Callable[[int], npt.NDArray[np.float64]]
 RULES = {
     "match": "target_service.rules.match:MatchRule",
     "rejection": "target_service.rules.rejection:RejectionRule",
+    "block": "target_service.rules.block:BlockRule",
 }
 
 

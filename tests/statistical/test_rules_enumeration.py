@@ -12,20 +12,12 @@ import pytest
 from forerun.types import Proposal, SamplingParams
 from target_service.rules import Outcome, rejection
 from tests.support.rule_cells import Cell
-from tests.support.rule_world import World
+from tests.support.rule_world import FILTERS, World
 
 EXACT = 1e-9
 VISIBLE = 0.01  # a negative control must miss the target's law by at least this total variation
 
 TEMPERATURES = (0.0, 0.7, 1.0)
-PENALTIES = {"presence_penalty": 0.6, "frequency_penalty": 0.4, "repetition_penalty": 1.3}
-FILTERS = {
-    "plain": {},
-    "top_k": {"top_k": 3},
-    "top_p": {"top_p": 0.8},
-    "penalties": PENALTIES,
-    "all": {**PENALTIES, "top_k": 4, "top_p": 0.9, "logit_bias": ((1, -100.0), (2, 0.7))},
-}
 SUPPORTS = {"full": 8, "truncated": 2, "one_hot": 1}
 LENGTHS = range(1, 9)
 

@@ -9,6 +9,14 @@ from forerun.sampling.processors import Processors
 from forerun.types import SamplingParams
 
 PROMPT = (0,)
+PENALTIES = {"presence_penalty": 0.6, "frequency_penalty": 0.4, "repetition_penalty": 1.3}
+FILTERS = {
+    "plain": {},
+    "top_k": {"top_k": 3},
+    "top_p": {"top_p": 0.8},
+    "penalties": PENALTIES,
+    "all": {**PENALTIES, "top_k": 4, "top_p": 0.9, "logit_bias": ((1, -100.0), (2, 0.7))},
+}
 
 
 @dataclass
