@@ -7,7 +7,7 @@ import numpy as np
 from forerun.sampling.draw import draw_sparse, race, truncate
 from forerun.sampling.noise import DraftNoise, MatchNoise
 from forerun.sampling.processors import Processors
-from forerun.types import SamplingParams, SparseLaw, Verification
+from forerun.types import SamplingParams, SparseLaw
 
 
 class Drawer(Protocol):
@@ -23,7 +23,7 @@ def drawer(
 ) -> Drawer:
     """The drawer for `params`. columns `[columns] int64`: the token id of each logit."""
     processors = Processors(params, num_prompt_tokens, columns)
-    if params.verification is Verification.REJECTION:
+    if params.verification.needs_laws:
         return RejectionDrawer(processors, DraftNoise(noise_key), columns, num_support)
     if processors.is_greedy:
         return GreedyDrawer(processors, columns)

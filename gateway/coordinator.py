@@ -11,7 +11,6 @@ from forerun.sampling.noise import derive_key
 from forerun.telemetry.context import TRACEPARENT, traceparent_of
 from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.tracing import Tracing
-from forerun.types import Verification
 from gateway.choice_run import ChoiceRun
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
@@ -105,12 +104,12 @@ class Coordinator:
         )
 
     def _draft_terms(self, request: ChoiceRequest, key: bytes, metadata: Metadata) -> DraftTerms:
-        rejection = request.params.verification is Verification.REJECTION
+        needs_laws = request.params.verification.needs_laws
         return DraftTerms(
             sampling=sampling_to_pb(request.params),
-            noise_key=derive_key(request.seed, request.choice, "draft" if rejection else "match"),
+            noise_key=derive_key(request.seed, request.choice, "draft" if needs_laws else "match"),
             cache_salt=request.cache_salt,
-            needs_laws=rejection,
+            needs_laws=needs_laws,
             key=key,
             metadata=metadata,
         )

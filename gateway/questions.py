@@ -76,7 +76,7 @@ class Questions:
         except InvalidRequest as error:
             raise ServiceUnavailable(f"the draft sent malformed laws: {error}") from error
         if self._needs_laws and len(proposal.support_lens) != len(proposal.tokens):
-            raise ServiceUnavailable("the draft proposed tokens without their laws, which rejection needs")
+            raise ServiceUnavailable("the draft proposed tokens without the laws that they were drawn from")
 
     def _abandon(self, asked: Asked) -> None:
         self._abandoned[asked.base_len] = asked

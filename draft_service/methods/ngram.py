@@ -43,7 +43,7 @@ class NgramSession:
         metrics: ServiceMetrics,
     ) -> None:
         self._tokens = list(opened.prompt)
-        self._with_laws = convert.sampling_from_pb(opened.sampling).verification is Verification.REJECTION
+        self._with_laws = convert.sampling_from_pb(opened.sampling).verification.needs_laws
         self._min_ngram, self._max_ngram = sizes
         self._reply = reply
         self._tracing = tracing

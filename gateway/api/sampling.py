@@ -13,7 +13,7 @@ from gateway.generation import SpeculationSettings
 _GREEDY_BELOW = 1e-5  # smaller temperatures overflow float32 when logits are divided by them
 _SMALLEST_TOP_P = 1e-9  # top_p 0 keeps the most likely token, as OpenAI's does
 SEED_RANGE = (-(1 << 63), UINT64_MASK)
-RULES = {"rejection": Verification.REJECTION, "coupled": Verification.MATCH}
+RULES = {"rejection": Verification.REJECTION, "block": Verification.BLOCK, "coupled": Verification.MATCH}
 
 
 def read_sampling(fields: Fields, model: ModelInfo, limits: Limits) -> Sampling:

@@ -11,7 +11,7 @@ import numpy as np
 
 from forerun.sampling.draw import draw_sparse, truncate
 from forerun.sampling.noise import DraftNoise
-from forerun.types import Proposal, SparseLaw, Verification
+from forerun.types import Proposal, SparseLaw
 from tests.support import reference
 
 SUPPORT = 16
@@ -74,7 +74,7 @@ def _lie(folder, opened, tokens, k):
     for _ in range(k):
         p = reference.law(reference.logits(folder, [ids])[0, -1], ids, opened.num_prompt_tokens, params)
         token = int(p.argmax())
-        if params.verification is Verification.REJECTION:
+        if params.verification.needs_laws:
             u = DraftNoise(opened.noise_key).draft(len(ids), base_len)
             laws.append(order_for(truncate(p, SUPPORT), token, u))
         ids.append(token)

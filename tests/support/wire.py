@@ -94,7 +94,7 @@ class DraftLine(Line):
     """A sequence on a draft."""
 
     def __init__(self, client, prompt, params, /, seed=0, choice=0, **opened):
-        purpose = "draft" if params.verification is Verification.REJECTION else "match"
+        purpose = "draft" if params.verification.needs_laws else "match"
         usual = {"prompt": prompt, "num_prompt_tokens": len(prompt), "sampling": sampling_to_pb(params)}
         first = draft_pb2.DraftOpen(noise_key=derive_key(seed, choice, purpose), **{**usual, **opened})
         super().__init__(client, first, draft_pb2.DraftRequest)

@@ -42,6 +42,7 @@ def refused(call, **more):
         ({"seed": 1}, Verification.MATCH),
         ({"seed": 1, "speculative": {"verification": "rejection"}}, Verification.REJECTION),
         ({"speculative": {"verification": "coupled"}}, Verification.MATCH),
+        ({"speculative": {"verification": "block"}}, Verification.BLOCK),
         ({"temperature": 0, "speculative": {"verification": "rejection"}}, Verification.MATCH),
     ],
 )
@@ -192,7 +193,7 @@ def test_a_value_out_of_range_is_refused_by_name(name, value):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("enabled", 1), ("num_draft_tokens", -1), ("num_draft_tokens", 1000), ("verification", "block")],
+    [("enabled", 1), ("num_draft_tokens", -1), ("num_draft_tokens", 1000), ("verification", "typical")],
 )
 def test_a_wrong_speculative_setting_is_refused_by_name(name, value):
     assert refused(chat, speculative={name: value}).param == f"speculative.{name}"
