@@ -1,6 +1,8 @@
 """The target alone, through the gateway: 16 streams against one, the gap that a long prompt tears, and transformers.
 
 python benchmarks/serve.py [--rounds 5]
+
+In bf16, which transformers has too, compiled as it is served by default.
 """
 
 import argparse
@@ -107,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    with running() as trio:
+    with running(("--precision", "bf16")) as trio:
         figures = asyncio.run(measure(trio.url, arguments.rounds))
     report.save("serve", figures)
 
