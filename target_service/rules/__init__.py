@@ -42,6 +42,6 @@ class Rule(Protocol):
         """Verifies a proposal that was not refused.
 
         law_at(i) is the target's law `[V]` of the token after base_len + i tokens, given the first i proposed ones;
-        it is asked for in order, and never beyond the first rejection.
+        it is asked for in order, and never after a token that the target lacks.
         """
         ...

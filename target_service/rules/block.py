@@ -1,6 +1,6 @@
 """block: verification of a proposal as a whole (arXiv 2403.10444), where a likely token makes up for one before it.
 
-Accepts more tokens than rejection in the mean. Proposals, noise and refusals are those of rejection.
+Accepts more tokens than rejection on average. Proposals, noise and refusals are those of rejection.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from forerun.types import Proposal, SparseLaw
 from target_service.rules import LawAt, Outcome, rejection
 from target_service.rules.rejection import Law, Noise, residual
 
-NEGLIGIBLE = 2.0**-6  # a prefix this unlikely ends the proposal: that loses 0.5% of what is accepted, and half the laws
+NEGLIGIBLE = 2.0**-6  # a prefix this unlikely ends the proposal: under 1% of what is accepted for half of the laws
 
 
 @dataclass(frozen=True, slots=True)
