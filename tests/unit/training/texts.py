@@ -12,6 +12,7 @@ from forerun.training.surgery import with_layers
 from forerun.training.vocabulary import choose_vocabulary, masses
 
 VOCAB_SIZE = 64
+NUM_PROMPT = 3
 CPU = torch.device("cpu")
 
 
@@ -21,17 +22,17 @@ def load(folder):
 
 
 def documents(folder, count, length=24, top_k=16, seed=0):
-    """Texts sampled from the model at temperature 1 after one random token, each with the laws that it followed."""
+    """Texts sampled from the model at temperature 1 after three random tokens, each with the laws that it followed."""
     model = load(folder)
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, VOCAB_SIZE, (count, 1), generator=generator)
+    ids = torch.randint(3, VOCAB_SIZE, (count, NUM_PROMPT), generator=generator)
     laws = []
     with torch.inference_mode():
         for _ in range(length):
             laws.append(model(ids).logits[:, -1, :VOCAB_SIZE].softmax(-1))
             ids = torch.cat([ids, torch.multinomial(laws[-1], 1, generator=generator)], dim=1)
     probs, top = torch.stack(laws, 1).topk(top_k, dim=-1)
-    scored = np.array([False] + [True] * length)
+    scored = np.array([False] * NUM_PROMPT + [True] * length)
     return [
         Document(index, 1.0, ids[index].numpy(), scored, top[index].numpy(), probs[index].numpy().astype(np.float16))
         for index in range(count)
