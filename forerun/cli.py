@@ -12,6 +12,7 @@ SERVICES = {"draft": "draft_service", "target": "target_service", "gateway": "ga
 TOOLS = {
     "up": "forerun.up.command:main",
     "chat": "forerun.chat:main",
+    "distill": "forerun.training.command:main",
 }
 _SUMMARIES = {
     "up": "serve a model on this machine: draft, target and gateway",
@@ -19,6 +20,7 @@ _SUMMARIES = {
     "target": "run the target service",
     "gateway": "run the gateway",
     "chat": "talk to a running gateway",
+    "distill": "make a draft for a model",
 }
 
 
