@@ -15,6 +15,7 @@ from forerun.training.batches import Batch, collate, order
 from forerun.training.corpus import Corpus
 from forerun.training.head_loss import head_loss
 from forerun.training.loss import distance
+from forerun.training.stopwatch import Stopwatch
 from forerun.training.student import Student
 from forerun.training.vocabulary import columns_of
 
@@ -82,12 +83,10 @@ class Trainer:
 
     def train(self, budget_s: float) -> Iterator[StepResult]:
         """Trains until budget_s is spent, earlier starts included; what is done between two steps is counted too."""
-        last = self._clock()
+        watch = Stopwatch(self._clock)
         while self.elapsed_s < budget_s:
             yield self._step(self.elapsed_s / budget_s)
-            now = self._clock()
-            self.elapsed_s += now - last
-            last = now
+            self.elapsed_s += watch.lap()
 
     def state(self) -> dict[str, Any]:
         """All that changes in training."""

@@ -67,11 +67,11 @@ class TrainingPhase:
         config, trainer = self._config, self._trainer
         budget_s = 60 * config.minutes - self._ledger.writing_s
         display.phase("the draft learns")
-        live, figures = _Live(), evaluate(self._student, self._held_out, self._columns_of)
+        live, figures = _Live(trainer.elapsed_s), evaluate(self._student, self._held_out, self._columns_of)
         display.note(f"step {trainer.num_steps}: {line(figures)}")
         kept_at = time.monotonic()
         for result in trainer.train(budget_s):
-            live.take(result)
+            live.take(result, trainer.elapsed_s)
             display.show(trainer.elapsed_s / budget_s, f"step {trainer.num_steps}, {live.told()}; {line(figures)}")
             if interruption.asked:
                 break
@@ -119,18 +119,19 @@ class TrainingPhase:
 class _Live:
     """Moving averages of what the steps say, and their speed since this start."""
 
-    def __init__(self) -> None:
+    def __init__(self, elapsed_s: float) -> None:
         self._overlap = self._agreement = float("nan")
-        self._num_tokens = 0
-        self._start = time.monotonic()
+        self._num_tokens, self._start_s, self._elapsed_s = 0, elapsed_s, elapsed_s
 
-    def take(self, result: StepResult) -> None:
+    def take(self, result: StepResult, elapsed_s: float) -> None:
+        """A step, and the time before it."""
+        self._elapsed_s = elapsed_s
         self._overlap = _mixed(self._overlap, result.overlap)
         self._agreement = _mixed(self._agreement, result.agreement)
         self._num_tokens += result.num_tokens
 
     def told(self) -> str:
-        speed = self._num_tokens / max(time.monotonic() - self._start, 1e-9)
+        speed = self._num_tokens / max(self._elapsed_s - self._start_s, 1e-9)
         return f"accepts {self._agreement:.2f} greedy, {self._overlap:.2f} at T = 1, {speed:.0f} tokens/s"
 
 

@@ -1,6 +1,5 @@
 """The first phase: the target writes until there is text enough, or time to train on it."""
 
-import time
 from contextlib import closing
 
 from forerun.engine.build import EngineSettings
@@ -14,6 +13,7 @@ from forerun.training.ledger import Ledger
 from forerun.training.openings import make_openings
 from forerun.training.prompt_file import read_prompts
 from forerun.training.seeds import Passages
+from forerun.training.stopwatch import Stopwatch
 from forerun.training.target import Target
 
 SHARD_TOKENS = 65_536
@@ -57,27 +57,24 @@ def write_text(
 
 
 class _Shelf:
-    """Finished texts on their way to disk. num_tokens: of the corpus and of these."""
+    """Finished texts on their way to disk. num_tokens: of the corpus and of these; elapsed_s: of this start, over 0."""
 
     def __init__(self, corpus: Corpus, ledger: Ledger) -> None:
         self._corpus, self._ledger = corpus, ledger
         self._waiting: list[Document] = []
         self._num_waiting, self._num_kept = 0, corpus.num_scored
-        self._spent_before = ledger.writing_s
-        self._start = time.monotonic()
+        self._watch = Stopwatch()
+        self.elapsed_s = 1e-9
 
     @property
     def num_tokens(self) -> int:
         return self._num_kept + self._num_waiting
 
-    @property
-    def elapsed_s(self) -> float:
-        """Since this start; never 0."""
-        return max(time.monotonic() - self._start, 1e-9)
-
     def take(self, document: Document | None) -> None:
         """Adds a text, where there is one, and brings the ledger up to date."""
-        self._ledger.writing_s = self._spent_before + self.elapsed_s
+        lap = self._watch.lap()
+        self.elapsed_s += lap
+        self._ledger.writing_s += lap
         if document is None:
             return
         self._waiting.append(document)
