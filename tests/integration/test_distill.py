@@ -202,6 +202,14 @@ def test_what_cannot_work_is_told_in_a_line(tmp_path, tiny_pair, prompts, capsys
 
 
 def test_ctrl_c_asks_once_and_then_does_what_it_always_did():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        _interrupt_twice()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_twice():
     with Interruption() as interruption:
         signal.raise_signal(signal.SIGINT)
         assert interruption.asked

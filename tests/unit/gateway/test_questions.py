@@ -52,7 +52,7 @@ def test_a_late_answer_is_understood_once_and_only_so_many_are_remembered():
     [
         (Proposal(base_len=7, tokens=[1, 2, 3, 4]), "4 tokens, 3 were asked for"),
         (Proposal(base_len=7, tokens=[1], support_lens=[2], support_ids=[1], weights=[1]), "malformed laws"),
-        (Proposal(base_len=7, tokens=[1]), "without their laws"),
+        (Proposal(base_len=7, tokens=[1]), "without the laws"),
     ],
 )
 def test_what_is_no_proposal_leaves_the_question_open(proposal, complaint):
