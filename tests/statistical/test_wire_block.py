@@ -15,6 +15,7 @@ from forerun.types import SamplingParams, Verification
 from target_service.rules.block import BlockRule
 from target_service.rules.rejection import RejectionRule
 from tests.support import pit, reference
+from tests.support.generate import gateway_stub, generate
 from tests.support.wire import clients, drafted
 
 NUM_STREAMS, NUM_TOKENS = 16, 140
@@ -76,3 +77,14 @@ async def test_the_law_through_the_wire_is_the_targets(fleet, tiny_target, tiny_
     by_block, by_rejection = judged_otherwise((BlockRule, RejectionRule), tiny_pair.target, params, runs)
     assert by_block <= 1e-3
     assert by_rejection > 0.01, "the control: another rule is seen"
+
+
+async def test_a_request_through_the_gateway_may_ask_for_it(fleet, tiny_pair, tiny_target, tiny_draft):
+    """The same noise gives another text than under rejection, and its tokens are accepted."""
+    gateway = fleet.gateway(tiny_pair.target, tiny_target.address, (tiny_draft.address,))
+    async with gateway_stub(gateway.address) as stub:
+        by_block, by_rejection = [
+            await generate(stub, [1, 5, 9], 100, k=4, rule=rule, seed=11) for rule in ("block", "rejection")
+        ]
+    assert by_block.ids != by_rejection.ids
+    assert by_block.speculative.num_accepted_tokens > 0.2 * by_block.speculative.num_draft_tokens
