@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, product
 from operator import mul
 from typing import Any
 
@@ -72,7 +72,7 @@ def on_random_laws(k: int, distance: float) -> dict[str, float]:
 
 
 class Judge:
-    """Judges rounds by both rules: `accepted` has both averages of every round, `verdict_s` how long verdicts took."""
+    """Judges rounds by both rules: `accepted` has both averages of each round, `verdict_s` CPU times."""
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -93,9 +93,9 @@ class Judge:
     def _timed(self, text: Text, params: SamplingParams, proposal: Proposal, logits: np.ndarray) -> Verdict:
         verifier = Verifier(params, text.num_prompt_tokens, text.seed, 0, self._vocab_size)
         verifier.usable(proposal)
-        started_s = time.perf_counter()
+        started_s = time.thread_time()
         verdict = verifier.verify(text.ids, proposal, logits)
-        self.verdict_s[params.top_p, params.verification].append(time.perf_counter() - started_s)
+        self.verdict_s[params.top_p, params.verification].append(time.thread_time() - started_s)
         return verdict
 
 
@@ -141,19 +141,24 @@ def compared(rejection: float, by_block: float) -> dict[str, float]:
     }
 
 
+def measure(num_tokens: int) -> Iterator[tuple[str, Any]]:
+    """All figures of this benchmark."""
+    for k, distance in product(KS, DISTANCES):
+        yield f"random laws, K = {k}, distance {distance}", on_random_laws(k, distance)
+    pair = Pair(SAMPLED)
+    for k in KS:
+        yield from ((f"pair, K = {k}, {name}", figure) for name, figure in on_the_pair(pair, k, num_tokens))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=96)
     arguments = parser.parse_args()
     torch_setup.prepare(num_cores())
-    figures: dict[str, Any] = {
-        f"random laws, K = {k}, distance {distance}": on_random_laws(k, distance) for k in KS for distance in DISTANCES
-    }
-    pair = Pair(SAMPLED)
-    for k in KS:
-        figures |= {f"pair, K = {k}, {name}": figure for name, figure in on_the_pair(pair, k, arguments.tokens)}
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
+    figures: dict[str, Any] = {}
+    for name, figure in measure(arguments.tokens):
+        print(f"{name}: {figure}", flush=True)
+        figures[name] = figure
     report.save("block_verification", figures)
 
 
