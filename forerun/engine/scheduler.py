@@ -9,6 +9,10 @@ from forerun.engine.sequence_table import SequenceTable
 SHORT = 33
 """Tokens due up to which a sequence counts as decoding: the longest proposal and one more."""
 
+LATELY = 8
+"""Steps for which a sequence that was served counts as decoding though nothing of it is due: between two of its
+messages it waits for its gateway or its draft, and a large chunk would stall it all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -62,13 +66,16 @@ class Scheduler:
             room = max_rows - _num_rows(slices)
             if len(slices) < self._max_running and sequence.num_due <= room:
                 self._take(sequence, sequence.num_due, slices)
-        budget = prefill_budget(_num_rows(slices))
+        budget = prefill_budget(_num_rows(slices) or self._num_between_messages())
         for sequence in [s for s in self.running if s.num_due > SHORT]:
             room = max_rows - _num_rows(slices) if slices else max(max_rows, sequence.num_logits)
             chunk = _chunk(sequence, min(budget, room), room)
             if chunk > 0 and self._take(sequence, chunk, slices):
                 budget -= chunk
         return slices
+
+    def _num_between_messages(self) -> int:
+        return sum(1 for s in self.running if s.num_due == 0 and s.last_step > self._step - LATELY)
 
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forerun.engine.scheduler import SHORT
+from forerun.engine.scheduler import LATELY, SHORT
 from tests.unit.engine.cache_world import BLOCK_SIZE, CacheWorld
 
 
@@ -203,3 +203,22 @@ def test_asking_for_less_than_is_computed_leaves_nothing_due():
 
 def test_a_verification_of_many_drafted_tokens_still_counts_as_decoding():
     assert SHORT >= 17
+
+
+def test_a_prefill_stays_small_while_a_stream_waits_between_two_messages_and_grows_when_it_rests():
+    world = CacheWorld(num_blocks=100)
+    chat, prompt = opened(world, 3, 400)
+    seen = []
+
+    def budget(num_decode_rows):
+        seen.append(num_decode_rows)
+        return 8 if num_decode_rows else 40
+
+    chunks = []
+    for _ in range(LATELY + 2):
+        slices = world.scheduler.schedule(64, budget)
+        chunks.append(next((piece.num_tokens for piece in slices if piece.sequence is prompt), 0))
+        for piece in slices:
+            piece.sequence.num_computed += piece.num_tokens
+    assert chat.num_due == 0
+    assert chunks == [8] * LATELY + [40, 40]
