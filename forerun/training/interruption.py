@@ -6,7 +6,10 @@ from typing import Any, Self
 
 
 class Interruption:
-    """As a context: SIGINT and SIGTERM set `asked` once, then do what they did before."""
+    """As a context: SIGINT and SIGTERM set `asked`. After the first SIGINT another does what it did before.
+
+    SIGTERM may come twice for one reason (timeout(1) sends it to a process and to its group), so it stays harmless.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -18,12 +21,10 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, self._before[signal.SIGINT])

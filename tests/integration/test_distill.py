@@ -1,7 +1,6 @@
 """`forerun distill` from a target's folder to a draft that the services take, stopped and taken up on the way."""
 
 import json
-import signal
 import urllib.request
 
 import numpy as np
@@ -16,7 +15,6 @@ from forerun.training import checkpoint, command
 from forerun.training.config import DistillConfig
 from forerun.training.corpus import Corpus
 from forerun.training.display import Display
-from forerun.training.interruption import Interruption
 
 QUICK = (
     "--layers=0,1",
@@ -199,19 +197,3 @@ def test_what_cannot_work_is_told_in_a_line(tmp_path, tiny_pair, prompts, capsys
     assert error.startswith("forerun distill: ")
     assert told in error
     assert error.count("\n") == 1
-
-
-def test_ctrl_c_asks_once_and_then_does_what_it_always_did():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    try:
-        _interrupt_twice()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _interrupt_twice():
-    with Interruption() as interruption:
-        signal.raise_signal(signal.SIGINT)
-        assert interruption.asked
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
