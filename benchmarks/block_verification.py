@@ -115,15 +115,11 @@ def on_the_pair(pair: Pair, k: int, num_tokens: int) -> Iterator[tuple[str, Any]
 
 
 def summary(judge: Judge) -> Iterator[tuple[str, Any]]:
-    """Both rules over all rounds, each over those of the texts that it wrote, and what their verdicts cost."""
+    """What both rules accept over all rounds and text by text, and what their verdicts cost."""
     everywhere = np.concatenate(list(judge.accepted.values()))
     yield "same rounds", {"rounds": len(everywhere), **compared(*everywhere.mean(axis=0))}
     sums = np.array([np.sum(rounds, axis=0) for rounds in judge.accepted.values()])
     yield "same rounds, text by text", report.paired_ratio(sums[:, 1].tolist(), sums[:, 0].tolist())
-    own = [
-        [each[i] for seed in range(len(PROMPTS)) for each in judge.accepted[seed, rule]] for i, rule in enumerate(RULES)
-    ]
-    yield "each on its own texts", compared(*map(statistics.fmean, own))
     for top_p in TIMED_TOP_P:
         yield (
             f"ms a verdict, top_p {top_p}",
