@@ -20,8 +20,8 @@ async def test_the_text_is_the_targets_own_for_every_k(k):
 
 
 async def test_a_good_draft_is_accepted_and_counted():
-    target, draft, sink = ScriptedTarget(), ScriptedDraft(), Collector()
-    async with house([target], [draft]) as pair:
+    draft, sink = ScriptedDraft(), Collector()
+    async with house([ScriptedTarget(gate=draft.answered)], [draft]) as pair:
         stats = await pair.coordinator.run(request(k=4), sink)
         assert sink.tokens == TEXT
         assert stats.num_drafts >= 5
@@ -32,8 +32,8 @@ async def test_a_good_draft_is_accepted_and_counted():
 
 
 async def test_a_wrong_draft_changes_nothing_case_9():
-    sink = Collector()
-    async with house([ScriptedTarget()], [ScriptedDraft(wrong_tokens)]) as pair:
+    draft, sink = ScriptedDraft(wrong_tokens), Collector()
+    async with house([ScriptedTarget(gate=draft.answered)], [draft]) as pair:
         stats = await pair.coordinator.run(request(k=3), sink)
     assert sink.tokens == TEXT
     assert stats.num_drafts > 0 and stats.num_accepted_tokens == 0
@@ -66,17 +66,17 @@ async def test_without_a_draft_the_target_never_waits_for_a_renewal_of_its_grant
 
 
 async def test_past_the_drafts_context_the_target_goes_on_alone_case_16():
-    draft, sink = ScriptedDraft(info_=info("draft", max_model_len=30)), Collector()
-    async with house([ScriptedTarget()], [draft]) as pair:
+    draft, sink = ScriptedDraft(info_=info("draft", max_model_len=45)), Collector()
+    async with house([ScriptedTarget(gate=draft.answered)], [draft]) as pair:
         stats = await pair.coordinator.run(request(k=4), sink)
     assert sink.tokens == TEXT and stats.num_drafts > 0
-    assert all(ask.base_len + len(ask.ids) + ask.k <= 30 for ask in draft.seen.messages)
+    assert all(ask.base_len + len(ask.ids) + ask.k <= 45 for ask in draft.seen.messages)
 
 
 async def test_a_draft_whose_model_ends_elsewhere_drafts_across_its_own_ends():
     ends = tuple(sorted(set(TEXT[4:20])))
     draft, sink = ScriptedDraft(info_=info("draft", eos_token_ids=ends)), Collector()
-    async with house([ScriptedTarget()], [draft]) as pair:
+    async with house([ScriptedTarget(gate=draft.answered)], [draft]) as pair:
         stats = await pair.coordinator.run(request(k=4), sink)
     assert sink.tokens == TEXT
     assert stats.num_accepted_tokens == stats.num_draft_tokens > 0

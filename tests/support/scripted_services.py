@@ -245,6 +245,7 @@ class ScriptedDraft(_Scripted, draft_pb2_grpc.DraftServiceServicer):
     """Answers Propose with `behave(ids, propose) -> reply | None`; None is silence, an exception breaks the stream.
 
     `behave` may be replaced while streams run; a draft that forgets answers Held once after forget_after proposals.
+    `answered` is set with the first proposal: as a target's gate it keeps the text from ending before there is a draft.
     """
 
     def __init__(self, behave=None, info_=None, tokens=TOKENS, forget_after=None):
@@ -252,6 +253,7 @@ class ScriptedDraft(_Scripted, draft_pb2_grpc.DraftServiceServicer):
         self.behave = behave or good
         self.forget_after = forget_after
         self.first_is_good = True
+        self.answered = asyncio.Event()
 
     async def Draft(self, request_iterator, context):
         await self._serve(context, _DraftSession(self, context))
@@ -294,6 +296,7 @@ class _DraftSession(_Session):
             return
         self.ids = ids + list(reply.proposal.tokens)
         await self.context.write(reply)
+        self.service.answered.set()
         if self.num_proposals == self.service.forget_after:
             self.ids = self.ids[:2]
 
