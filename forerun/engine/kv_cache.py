@@ -9,6 +9,9 @@ import torch
 from transformers import PretrainedConfig
 
 from forerun.engine.attention.base import LayerCache
+from forerun.engine.quant.e4m3 import E4M3
+from forerun.engine.quant.kv import KvScales, codes
+from forerun.engine.upload import upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +41,43 @@ class KvCache:
 
     Every number in a block that a sequence holds is finite or its own: blocks are cleared as they are entered,
     because a masked key still takes part in sums, and 0 * NaN is NaN.
+    scales: of a cache in FP8, where they are not 1.
     """
 
-    def __init__(self, shape: KvShape, num_blocks: int, block_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: KvShape,
+        num_blocks: int,
+        block_size: int,
+        device: torch.device,
+        scales: KvScales | None = None,
+    ) -> None:
         self.block_size = block_size
         self.padding_slot = num_blocks * block_size
         size = (shape.num_layers, 2, num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
-        self._storage = _zeros(size, shape.dtype, device)
-        self.layers = [LayerCache(keys, values) for keys, values in self._storage]
-        self._slots = [(layer.keys.flatten(0, 1), layer.values.flatten(0, 1)) for layer in self.layers]
+        storage = _zeros(size, shape.dtype, device)
+        layers = range(shape.num_layers)
+        self.layers = [LayerCache(*storage[i], *(scales.of_layer(i) if scales else ())) for i in layers]
+        self._is_fp8 = shape.dtype == E4M3
+        # Copies by index know no FP8: its bytes are moved.
+        self._storage = storage.view(torch.uint8) if self._is_fp8 else storage
+        self._slots = [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self._storage]
 
     def clear(self, blocks: Sequence[int]) -> None:
         """Zeros these blocks in all layers."""
         if blocks:
-            self._storage[:, :, list(blocks)] = 0
+            self._storage[:, :, upload(blocks, torch.long, self._storage.device)] = 0
+
+    def copy(self, sources: Sequence[int], copies: Sequence[int]) -> None:
+        """Copies whole blocks in all layers."""
+        self._storage[:, :, list(copies)] = self._storage[:, :, list(sources)]
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Stores rows `[num_rows, KV, D]` at slots `[num_rows]`, slot = block * block_size + offset."""
         key_slots, value_slots = self._slots[layer]
+        if self._is_fp8:
+            cache = self.layers[layer]
+            keys, values = codes(keys, cache.key_scale), codes(values, cache.value_scale)
         key_slots.index_copy_(0, slots, keys)
         value_slots.index_copy_(0, slots, values)
 

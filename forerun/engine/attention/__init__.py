@@ -4,9 +4,14 @@ from forerun import registry
 from forerun.engine.attention.base import AttentionBackend
 
 BACKENDS = {
+    "fa3": "forerun.engine.attention.fa3:Fa3",
+    "fa3_exact": "forerun.engine.attention.fa3:Fa3Exact",
     "paged_cpu": "forerun.engine.attention.paged_cpu:PagedCpu",
     "paged_native": "forerun.engine.attention.paged_native:PagedNative",
     "paged_rowwise": "forerun.engine.attention.paged_rowwise:PagedRowwise",
+    "sdpa": "forerun.engine.attention.sdpa:Sdpa",
+    "varlen": "forerun.engine.attention.varlen:Varlen",
+    "varlen_exact": "forerun.engine.attention.varlen:VarlenExact",
 }
 
 

@@ -23,10 +23,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """Keys and values of one layer, each `[num_blocks, block_size, num_kv_heads, head_dim]`."""
+    """Keys and values of one layer, each `[num_blocks, block_size, num_kv_heads, head_dim]`.
+
+    Their scales, `[num_kv_heads] float32`, are what numbers in FP8 are to be multiplied by; None is 1.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
+    key_scale: torch.Tensor | None = None
+    value_scale: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
+from forerun.engine.quant.kv import restored
 
 MAX_WASTE = 2048
 """Query-key pairs that a group may compute for nothing: about what another call costs."""
@@ -125,7 +126,8 @@ def make_group(part: Sequence[Segment], block_size: int, num_rows: int, device: 
 def _attend_group(rows: torch.Tensor, cache: LayerCache, group: Group, options: AttentionOptions) -> torch.Tensor:
     """rows `[B * Q, H, D]` → the same shape."""
     num_heads, head_dim = rows.shape[1:]
-    keys, values = (_gather(side, group) for side in (cache.keys, cache.values))
+    keys = _gather(cache.keys, cache.key_scale, group, rows.dtype)
+    values = _gather(cache.values, cache.value_scale, group, rows.dtype)
     kv_heads = keys.shape[1]
     fold = num_heads // kv_heads
     query = rows.view(group.batch, group.query_len, kv_heads, fold, head_dim).permute(0, 2, 3, 1, 4)
@@ -139,9 +141,9 @@ def _attend_group(rows: torch.Tensor, cache: LayerCache, group: Group, options: 
     return attended.reshape(group.batch * group.query_len, num_heads, head_dim)
 
 
-def _gather(side: torch.Tensor, group: Group) -> torch.Tensor:
+def _gather(side: torch.Tensor, scale: torch.Tensor | None, group: Group, dtype: torch.dtype) -> torch.Tensor:
     """`[num_blocks, block_size, KV, D]` → `[B, KV, L, D]` of the group's blocks."""
-    taken = side.index_select(0, group.blocks).view(group.batch, -1, *side.shape[2:])
+    taken = restored(side.index_select(0, group.blocks), scale, dtype).view(group.batch, -1, *side.shape[2:])
     return taken[:, : group.num_keys].transpose(1, 2)
 
 
