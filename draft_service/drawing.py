@@ -1,5 +1,6 @@
 """One sequence's draws: from a row of the draft's logits to a token and the law that it was drawn from."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -10,11 +11,24 @@ from forerun.sampling.processors import Processors
 from forerun.types import SamplingParams, SparseLaw
 
 
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """What the target may put at a position: the drafted token, of probability q, or one of the others, best first."""
+
+    token: int
+    q: float
+    others: tuple[int, ...]
+
+
 class Drawer(Protocol):
     """Bound to one sequence's parameters and noise key."""
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
         """The token after `context`, from logits `[≥ columns] float32`, padding last; its law where needed."""
+        ...
+
+    def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
+        """The target's token after `context`; `token` is what was drafted there, None where nothing was."""
         ...
 
 
@@ -43,6 +57,10 @@ class RejectionDrawer:
         law = truncate(self._processors.law(logits[: len(self._columns)], context), self._num_support, self._columns)
         return draw_sparse(law, self._noise.draft(len(context), base_len)), law
 
+    def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
+        law = self._processors.law(logits[: len(self._columns)], context)
+        return _guesses(law, -law, self._columns, num_others, token)
+
 
 class GreedyDrawer:
     """The likeliest token."""
@@ -53,6 +71,10 @@ class GreedyDrawer:
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
         return int(self._columns[self._processors.greedy_column(logits[: len(self._columns)], context)]), None
+
+    def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
+        law = self._processors.unfiltered(logits[: len(self._columns)], context)
+        return _guesses(law, -law, self._columns, num_others, token)
 
 
 class CoupledDrawer:
@@ -65,5 +87,27 @@ class CoupledDrawer:
         self._num_ids = int(columns.max()) + 1
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        raw = self._noise.raw(len(context), self._num_ids)[self._columns]
-        return int(self._columns[race(self._processors.law(logits[: len(self._columns)], context), raw)]), None
+        return int(
+            self._columns[race(self._processors.law(logits[: len(self._columns)], context), self._raw(context))]
+        ), None
+
+    def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
+        """The target runs the same race on a law like this one: the first behind the winner are its likely winners."""
+        law = self._processors.unfiltered(logits[: len(self._columns)], context)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = -np.log1p(-self._raw(context) * 2.0**-64) / law
+        return _guesses(law, np.nan_to_num(times, nan=np.inf), self._columns, num_others, token)
+
+    def _raw(self, context: list[int]) -> np.ndarray:
+        raw: np.ndarray = self._noise.raw(len(context), self._num_ids)[self._columns]
+        return raw
+
+
+def _guesses(law: np.ndarray, rank: np.ndarray, columns: np.ndarray, num_others: int, token: int | None) -> Guesses:
+    """Tokens of least `rank` first; where none was drafted the very first stands for it."""
+    num = min(num_others + 1, len(columns))
+    first = np.argpartition(rank, num - 1)[:num]
+    ids = columns[first[np.argsort(rank[first], kind="stable")]].tolist()
+    token = ids[0] if token is None else token
+    q = float(law[columns == token].sum())
+    return Guesses(token, q, tuple(other for other in ids if other != token)[:num_others])

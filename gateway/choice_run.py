@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from opentelemetry.trace import Span
 
 from forerun.errors import ServiceUnavailable
+from gateway.ahead import Ahead
 from gateway.clock import running_clock
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
@@ -22,11 +23,11 @@ class ChoiceRun:
 
     def __init__(
         self, target: TargetLink, draft: DraftLink | None, emission: Emission, speculation: Speculation,
-        learning: Learning, listener: Listener, watch: Watch,
+        ahead: Ahead, learning: Learning, listener: Listener, watch: Watch,
     ) -> None:  # fmt: skip
         self._target, self._draft = target, draft
         self._emission, self._transcript = emission, emission.transcript
-        self._speculation, self._learning = speculation, learning
+        self._speculation, self._ahead, self._learning = speculation, ahead, learning
         self._listener, self._watch = listener, watch
         self._now = running_clock()
 
@@ -91,7 +92,9 @@ class ChoiceRun:
     async def _propose_and_verify(self, draft: DraftLink, k: int, span: Span | None) -> None:
         started = self._now()
         self._learning.interrupted()
-        answer = await self._proposal(draft, k, self._watch.span_id(span))
+        answer = draft.ready_made(self._transcript, self._emission.num_left - 1)
+        if answer is None:
+            answer = await self._proposal(draft, k, self._watch.span_id(span))
         asked_target = self._now()
         num_drafted = num_accepted = 0
         if answer is None:
@@ -100,15 +103,17 @@ class ChoiceRun:
             num_drafted = len(answer.proposal.tokens)
             num_accepted = await self._verify(draft, answer, self._watch.span_id(span))
         ended = self._now()
+        self._ahead.saw_round(num_drafted, self._target.num_sequences(), ended - started)
         self._watch.end_round(
-            span, num_drafted, num_accepted, ended - started, asked_target - started, ended - asked_target
-        )
+            span, num_drafted, num_accepted, ended - started, asked_target - started, ended - asked_target,
+            answer is not None and answer.ahead,
+        )  # fmt: skip
 
     async def _proposal(self, draft: DraftLink, k: int, span_id: int) -> Answer | None:
         deadline_s = self._speculation.deadline_s(k, draft.num_behind(self._transcript))
         listener = self._listener
         listener.expect_nothing()
-        draft.ask(self._transcript, k, deadline_s, span_id)
+        draft.ask(self._transcript, k, deadline_s, span_id, self._ahead.terms(k))
         deadline = self._now() + deadline_s
         while listener.answer is None and draft.stream is not None:
             if not await listener.hear(deadline):
@@ -122,6 +127,9 @@ class ChoiceRun:
         listener.expect_nothing()
         num_moves = listener.num_moves
         self._target.verify(self._transcript, answer.proposal, span_id=span_id)
+        if answer.was_ready:
+            k = len(answer.proposal.tokens)
+            draft.go_ahead(self._transcript, k, span_id, self._ahead.terms(k))
         await listener.hear_until(base_len + 1)
         verdict = listener.verdict
         if verdict is None:
@@ -135,6 +143,7 @@ class ChoiceRun:
 
     async def _alone(self) -> None:
         """Renews the grant whenever half of it is used; lets it run out where a round is to follow."""
+        self._ahead.interrupted()
         while not self._emission.ended:
             ready = self._draft is not None and self._draft.ready()
             grant = self._cut(self._speculation.grant(ready))

@@ -11,6 +11,7 @@ from forerun.sampling.noise import derive_key
 from forerun.telemetry.context import TRACEPARENT, traceparent_of
 from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.tracing import Tracing
+from gateway.ahead import Ahead, AheadMode, AheadRecord
 from gateway.choice_run import ChoiceRun
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
@@ -33,6 +34,7 @@ class CoordinatorSettings:
     num_draft_tokens: int | None = None
     max_num_draft_tokens: int = MAX_K
     target_timeout_s: float = TARGET_TIMEOUT_S
+    ahead: AheadMode = "auto"
 
 
 class Coordinator:
@@ -49,6 +51,7 @@ class Coordinator:
         self._targets, self._drafts, self._metrics = targets, drafts, metrics
         self._tracing, self._settings = tracing or Tracing(), settings
         self._pairs: dict[str, PairRecord] = {}
+        self._ahead: dict[str, AheadRecord] = {}
 
     async def run(self, request: ChoiceRequest, sink: Sink, span: Span | None = None) -> ChoiceStats:
         """Generates one choice into `sink`; `span` (else the current one) is the request's, parent of the rounds.
@@ -73,22 +76,23 @@ class Coordinator:
         fixed_k = self._fixed_k(request)
         if self._drafts is not None and request.speculation.enabled and fixed_k != 0:
             draft = DraftLink(self._drafts, self._draft_terms(request, key, metadata), deliver)
-        pair = self._pair(key)
+        name = self._pair_name(key)
+        pair = self._pairs.setdefault(name, PairRecord())
         speculation = Speculation(pair, _kind(request), fixed_k, self._settings.max_num_draft_tokens)
         watch = Watch(self._tracing, self._metrics, span, request.choice)
         emission = Emission(request, sink)
         learning = Learning(pair.costs, speculation, emission.transcript)
         listener = Listener(mailbox, target, draft, emission, learning, watch)
-        return ChoiceRun(target, draft, emission, speculation, learning, listener, watch)
+        ahead = Ahead(self._ahead.setdefault(name, AheadRecord(self._settings.ahead)))
+        return ChoiceRun(target, draft, emission, speculation, ahead, learning, listener, watch)
 
     def _fixed_k(self, request: ChoiceRequest) -> int | None:
         asked = request.speculation.num_draft_tokens
         return self._settings.num_draft_tokens if asked is None else asked
 
-    def _pair(self, key: bytes) -> PairRecord:
+    def _pair_name(self, key: bytes) -> str:
         target, draft = self._targets.pick(key), self._drafts.pick(key) if self._drafts else None
-        name = f"{target.client.address if target else ''} {draft.client.address if draft else ''}"
-        return self._pairs.setdefault(name, PairRecord())
+        return f"{target.client.address if target else ''} {draft.client.address if draft else ''}"
 
     def _target_terms(self, request: ChoiceRequest, key: bytes, metadata: Metadata) -> TargetTerms:
         return TargetTerms(

@@ -6,7 +6,8 @@ from forerun.errors import ForerunError, ServiceUnavailable
 from forerun.rpc.clients import DraftClient, DraftStream
 from forerun.rpc.messages import Abort, DraftReply, DraftRequest, Finish, Propose
 from gateway.clock import running_clock
-from gateway.questions import Answer, Questions
+from gateway.pushed import Pushed, shortened
+from gateway.questions import NEVER, NOT_AHEAD, AheadTerms, Answer, Asked, Questions
 from gateway.replicas import Replica, Replicas
 from gateway.terms import DraftTerms
 from gateway.transcript import Transcript
@@ -31,7 +32,7 @@ class DraftLink:
         self._now = running_clock()
         self.replica: Replica[DraftClient] | None = None
         self.stream: DraftStream | None = None
-        self._questions = Questions(terms.needs_laws)
+        self._questions, self._pushed = Questions(terms.needs_laws), Pushed(terms.needs_laws)
         self._held, self._heard_at, self._num_settled = 0, 0.0, 0
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
 
@@ -61,10 +62,32 @@ class DraftLink:
             return True
         return False
 
-    def ask(self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0) -> None:
-        """Asks for k tokens after the transcript; an unanswered question before it is abandoned."""
-        self._questions.ask(len(transcript), k, self._now(), deadline_s, span_id)
+    def ask(
+        self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0, ahead: AheadTerms = NOT_AHEAD
+    ) -> None:
+        """Asks for k tokens after the transcript, and what is to be drafted ahead of their verdict.
+
+        An unanswered question before it is abandoned.
+        """
+        self._questions.ask(len(transcript), k, self._now(), deadline_s, span_id, ahead)
+        self._pushed.asked_for(ahead.num_branches + 1)
         self._post(transcript, self._held)
+
+    def ready_made(self, transcript: Transcript, limit: int) -> Answer | None:
+        """What the draft pushed for this very transcript, at most `limit` tokens of it."""
+        proposal = self._pushed.take(transcript.hash, len(transcript))
+        if proposal is None or limit <= 0:
+            return None
+        kept = shortened(proposal, limit)
+        asked = Asked(len(transcript), len(kept.tokens), NEVER, 0.0, 0, first=False)
+        return Answer(kept, asked, 0.0, ahead=True)
+
+    def go_ahead(self, transcript: Transcript, k: int, span_id: int, ahead: AheadTerms) -> None:
+        """Tells the draft that its ready-made proposal of k tokens is under verification, which it does not answer."""
+        if not ahead.num_branches:
+            return
+        self._pushed.asked_for(ahead.num_branches)
+        self._send(transcript, self._held, Propose(k=k, span_id=span_id, known=True), ahead)
 
     def receive(self, reply: DraftReply, transcript: Transcript) -> Answer | None:
         """Takes a reply; returns it where it answers the open question. Raises ForerunError for nonsense or a Fault."""
@@ -72,6 +95,9 @@ class DraftLink:
         match reply.WhichOneof("message"):
             case "proposal":
                 return self._questions.answered(reply.proposal, self._heard_at)
+            case "ahead":
+                self._pushed.keep(reply.ahead)
+                return self._found(transcript)
             case "held":
                 self._repeat(transcript, reply.held.len)
             case "fault":
@@ -113,7 +139,7 @@ class DraftLink:
         if self.replica is not None:
             self.replica.num_sequences -= 1
         self.stream, self.replica, self._num_settled = None, None, 0
-        self._questions = Questions(self._terms.needs_laws)
+        self._questions, self._pushed = Questions(self._terms.needs_laws), Pushed(self._terms.needs_laws)
 
     def _open(self, transcript: Transcript) -> None:
         replica = self._replicas.pick(self._terms.key)
@@ -129,18 +155,28 @@ class DraftLink:
 
     def _post(self, transcript: Transcript, start: int) -> None:
         asked = self._questions.open
-        if self.stream is None or asked is None:
+        if asked is not None:
+            propose = Propose(k=asked.k, deadline_s=asked.deadline_s * DRAFTS_SHARE, span_id=asked.span_id)
+            self._send(transcript, start, propose, asked.ahead)
+
+    def _send(self, transcript: Transcript, start: int, propose: Propose, ahead: AheadTerms) -> None:
+        if self.stream is None:
             return
-        propose = Propose(
-            base_len=start,
-            ids=transcript.tail(start),
-            hash=transcript.hash,
-            k=asked.k,
-            deadline_s=asked.deadline_s * DRAFTS_SHARE,
-            span_id=asked.span_id,
-        )
+        propose.base_len, propose.hash = start, transcript.hash
+        propose.ids.extend(transcript.tail(start))
+        propose.num_branches, propose.ahead_k = ahead.num_branches, ahead.k
         self._held = len(transcript)
         self.stream.post(DraftRequest(propose=propose))
+
+    def _found(self, transcript: Transcript) -> Answer | None:
+        """The answer to the open question, where it was pushed before the draft heard of it."""
+        asked = self._questions.open
+        if asked is None or asked.base_len != len(transcript):
+            return None
+        proposal = self._pushed.take(transcript.hash, asked.base_len)
+        if proposal is None:
+            return None
+        return self._questions.answered_ahead(shortened(proposal, asked.k), asked, self._now())
 
     def _repeat(self, transcript: Transcript, held: int) -> None:
         """The draft lost tokens: sends the tail and keeps the deadline, or forgets a question that was overtaken."""

@@ -27,7 +27,8 @@ class Learning:
             self.stats.num_drafts += 1
             self.stats.num_draft_tokens += num_drafted
             self.stats.num_accepted_tokens += verdict.num_accepted
-            self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
+            if not answer.ahead:
+                self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
         if wait_s is not None:
             self._costs.saw_verdict(verdict.num_rows or num_drafted + 1, verdict.step_s, wait_s)
         num_generated = self._transcript.num_generated
@@ -56,7 +57,7 @@ class Learning:
     def saw_shadow(self, answer: Answer) -> None:
         """A proposal came that is not to be verified. The first of a stream tells no time: it includes the prefill."""
         if answer.proposal.tokens:
-            if not answer.asked.first:
+            if not answer.asked.first and not answer.ahead:
                 self._costs.saw_proposal(len(answer.proposal.tokens), answer.proposal.draft_s, answer.wait_s)
             self._shadow = Shadow(answer.proposal)
             self.score()

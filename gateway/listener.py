@@ -124,6 +124,7 @@ class Listener:
                 draft.give_up()
                 self._watch.nonsense(error)
             else:
+                self._watch.pushed(len(reply.ahead.branches))
                 if answer is not None:
                     self._take_answer(answer)
 

@@ -74,7 +74,10 @@ async def _coordinator(
     draft_addresses = addresses(config.draft_addresses, "--draft-addresses")
     drafts = Replicas([DraftClient(address) for address in draft_addresses], PairCheck(ours, "draft"))
     coordinator_settings = CoordinatorSettings(
-        config.fixed_num_draft_tokens, config.max_num_draft_tokens, config.target_timeout_s
+        config.fixed_num_draft_tokens,
+        config.max_num_draft_tokens,
+        config.target_timeout_s,
+        config.ahead,  # type: ignore[arg-type]
     )
     try:
         await asyncio.gather(targets.start(), drafts.start())

@@ -10,6 +10,18 @@ NUM_REMEMBERED = 8  # abandoned questions whose late answers are still understoo
 
 
 @dataclass(frozen=True, slots=True)
+class AheadTerms:
+    """How many outcomes of a verification are drafted for before it is over, and how far each."""
+
+    num_branches: int = 0
+    k: int = 0
+
+
+NOT_AHEAD = AheadTerms()
+NEVER = -1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A question on its way; `first` is the one that a stream starts with, to learn when the prefill is done."""
 
@@ -19,15 +31,22 @@ class Asked:
     deadline_s: float
     span_id: int
     first: bool
+    ahead: AheadTerms = NOT_AHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A proposal and what it took."""
+    """A proposal and what it took; `ahead` says that it was drafted before it was asked for: its times say nothing."""
 
     proposal: Proposal
     asked: Asked
     wait_s: float
+    ahead: bool = False
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it came before anybody asked."""
+        return self.ahead and self.asked.at == NEVER
 
 
 class Questions:
@@ -44,11 +63,13 @@ class Questions:
         asked = self.open
         return self.has_answer and (asked is None or (asked.deadline_s > 0 and now > asked.at + asked.deadline_s))
 
-    def ask(self, base_len: int, k: int, now: float, deadline_s: float, span_id: int) -> None:
+    def ask(
+        self, base_len: int, k: int, now: float, deadline_s: float, span_id: int, ahead: AheadTerms = NOT_AHEAD
+    ) -> None:
         """Opens a question; an open one is abandoned."""
         if self.open is not None:
             self._abandon(self.open)
-        self.open = Asked(base_len, k, now, deadline_s, span_id, first=not self.has_answer)
+        self.open = Asked(base_len, k, now, deadline_s, span_id, not self.has_answer, ahead)
 
     def forget(self) -> None:
         """The open question was overtaken and will not be answered."""
@@ -64,21 +85,29 @@ class Questions:
             if self._abandoned.pop(proposal.base_len, None) is None:
                 raise ServiceUnavailable(f"the draft proposed after {proposal.base_len} tokens, which nobody asked for")
             return None
-        self._check(proposal, asked)
+        check(proposal, asked.k, self._needs_laws)
         self.open, self.has_answer = None, True
         return Answer(proposal, asked, now - asked.at)
 
-    def _check(self, proposal: Proposal, asked: Asked) -> None:
-        if len(proposal.tokens) > asked.k:
-            raise ServiceUnavailable(f"the draft proposed {len(proposal.tokens)} tokens, {asked.k} were asked for")
-        try:
-            check_laws(proposal)
-        except InvalidRequest as error:
-            raise ServiceUnavailable(f"the draft sent malformed laws: {error}") from error
-        if self._needs_laws and len(proposal.support_lens) != len(proposal.tokens):
-            raise ServiceUnavailable("the draft proposed tokens without the laws that they were drawn from")
+    def answered_ahead(self, proposal: Proposal, asked: Asked, now: float) -> Answer:
+        """The answer to the open question was under way before it was asked; another may follow."""
+        self._abandon(asked)
+        self.open, self.has_answer = None, True
+        return Answer(proposal, asked, now - asked.at, ahead=True)
 
     def _abandon(self, asked: Asked) -> None:
         self._abandoned[asked.base_len] = asked
         while len(self._abandoned) > NUM_REMEMBERED:
             del self._abandoned[next(iter(self._abandoned))]
+
+
+def check(proposal: Proposal, k: int, needs_laws: bool) -> None:
+    """Raises ServiceUnavailable for what is no proposal of at most k tokens, with their laws where those are needed."""
+    if len(proposal.tokens) > k:
+        raise ServiceUnavailable(f"the draft proposed {len(proposal.tokens)} tokens, {k} were asked for")
+    try:
+        check_laws(proposal)
+    except InvalidRequest as error:
+        raise ServiceUnavailable(f"the draft sent malformed laws: {error}") from error
+    if needs_laws and len(proposal.support_lens) != len(proposal.tokens):
+        raise ServiceUnavailable("the draft proposed tokens without the laws that they were drawn from")

@@ -50,12 +50,16 @@ class Watch:
 
     def end_round(
         self, span: Span | None, num_drafted: int, num_accepted: int, duration_s: float, draft_wait_s: float,
-        target_wait_s: float,
+        target_wait_s: float, drafted_ahead: bool = False,
     ) -> None:  # fmt: skip
         """Counts a round and ends its span."""
-        self._metrics.observe_round(RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s))
+        self._metrics.observe_round(RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s, drafted_ahead))
         if span is not None:
-            self._tracing.end_round(span, num_drafted, num_accepted, draft_wait_s, target_wait_s)
+            self._tracing.end_round(span, num_drafted, num_accepted, draft_wait_s, target_wait_s, drafted_ahead)
+
+    def pushed(self, num_proposals: int) -> None:
+        """The draft pushed proposals ahead of a verdict."""
+        self._metrics.speculation.pushed.inc(num_proposals)
 
     def fallback(self, reason: str) -> None:
         """The draft was late, silent or gone."""

@@ -5,6 +5,7 @@ import numpy as np
 from draft_service.config import DraftConfig
 from draft_service.drawing import drawer
 from draft_service.methods import DeviceFault
+from draft_service.odds import Odds
 from draft_service.session import DraftSession
 from forerun.errors import ConfigError, InvalidRequest
 from forerun.models import resolve
@@ -26,6 +27,7 @@ class ModelMethod:
         self.tokens = service.text.tokens
         self._service = service
         self._num_support = num_support
+        self._odds: dict[str, Odds] = {}
         head_ids = service.engine.model.head_ids
         self._columns = np.arange(service.text.vocab_size) if head_ids is None else head_ids
         width = service.engine.model.head_size
@@ -55,6 +57,7 @@ class ModelMethod:
         return DraftSession(
             opened,
             draws,
+            self._odds.setdefault(type(draws).__name__, Odds()),
             service.engine.loop,
             service.engine.max_model_len,
             service.text.vocab_size,

@@ -67,6 +67,10 @@ class Runner(Protocol):
 
     def run(self, slices: Seq[Slice]) -> np.ndarray: ...
 
+    def copy_blocks(self, sources: Seq[int], copies: Seq[int]) -> None:
+        """Each copy holds from now on what its source holds."""
+        ...
+
 
 class EngineLoop:
     """Owns the device. Only `call`, `start`, `stop` and the read-only properties may be used from other threads."""
@@ -115,6 +119,33 @@ class EngineLoop:
         """Device thread only."""
         self._owners[sequence] = owner
         self.scheduler.add(sequence)
+
+    def fork(self, parent: Sequence, forks: Seq[tuple[int, list[int], int, Owner]]) -> list[Sequence]:
+        """Device thread only: for each (length, tokens, room, owner) an expendable sequence, asked for its next logits.
+
+        As many as there are blocks for, in order; see SequenceTable.fork.
+        """
+        made, sources, copies = list[Sequence](), list[int](), list[int]()
+        for length, tokens, room, owner in forks:
+            forked = self.table.fork(parent, length, tokens, room)
+            if forked is None:
+                break
+            sequence, source = forked
+            if source is not None:
+                sources.append(source)
+                copies.append(sequence.block_table[length // self.table.pool.block_size])
+            self._owners[sequence] = owner
+            self.scheduler.add_expendable(sequence)
+            sequence.request(len(sequence.tokens), 1)
+            made.append(sequence)
+        if sources:
+            self._runner.copy_blocks(sources, copies)
+        return made
+
+    def adopt(self, sequence: Sequence, owner: Owner) -> None:
+        """Device thread only: from now on it is computed for `owner`, and as dear as any."""
+        self._owners[sequence] = owner
+        sequence.expendable = False
 
     def remove(self, sequence: Sequence) -> None:
         """Device thread only: frees its blocks, after offering the committed ones for reuse; harmless twice."""

@@ -42,6 +42,10 @@ class Scheduler:
         """A new sequence; it runs as soon as there is room."""
         self.waiting.append(sequence)
 
+    def add_expendable(self, sequence: Sequence) -> None:
+        """A sequence that has its blocks already: it never waits, and takes no other's place."""
+        self.running.append(sequence)
+
     def remove(self, sequence: Sequence) -> None:
         """Forgets it and frees its blocks; harmless for one that is not here."""
         for queue in (self.running, self.waiting):
@@ -61,7 +65,7 @@ class Scheduler:
         self._admit()
         self._step += 1
         slices: list[Slice] = []
-        due = sorted((s for s in self.running if s.num_due > 0), key=lambda s: s.last_step)
+        due = sorted((s for s in self.running if s.num_due > 0), key=lambda s: (s.expendable, s.last_step))
         for sequence in (s for s in due if s.num_due <= SHORT):
             room = max_rows - _num_rows(slices)
             if len(slices) < self._max_running and sequence.num_due <= room:
@@ -79,7 +83,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""
-        while sum(1 for s in self.running if s.num_due > 0) < self._max_running:
+        while sum(1 for s in self.running if s.num_due > 0 and not s.expendable) < self._max_running:
             sequence = next((s for s in self.waiting if s.num_due > 0), None)
             if sequence is None:
                 return
@@ -96,7 +100,8 @@ class Scheduler:
         """True where the pool has blocks for all that the sequence has to compute; idle neighbours may lose theirs."""
         pool = self._table.pool
         missing = self._table.num_missing_blocks(sequence, sequence.goal)
-        idle = [s for s in self.running if s.num_due == 0]
+        idle = [s for s in self.running if s.num_due == 0 and not s.expendable]
+        idle += [s for s in self.running if s.expendable]
         if missing > pool.num_free + sum(self._table.num_freeable_blocks(s) for s in idle):
             return False
         while missing > pool.num_free:
@@ -118,9 +123,9 @@ class Scheduler:
         return False
 
     def _victim(self, sequence: Sequence) -> Sequence:
-        """Who gives up blocks: an idle sequence if there is one, else the last to arrive."""
+        """Who gives up blocks: an expendable sequence if there is one, an idle one, else the last to arrive."""
         holders = [s for s in reversed(self.running) if s.block_table or s is sequence]
-        return next((s for s in holders if s.num_due == 0), holders[0])
+        return min(holders, key=lambda s: (not s.expendable, s.num_due > 0))
 
     def _preempt(self, sequence: Sequence) -> None:
         self._table.evict(sequence)

@@ -11,7 +11,8 @@ class Sequence:
     - tokens[:num_committed] will never change, tokens after it are drafted
     - the engine has work for it while `num_computed < goal`; logits of the last `num_logits` positions
       before `goal` are due when it gets there
-    - `last_step` is the number of the step that served it last.
+    - `last_step` is the number of the step that served it last
+    - an `expendable` one has blocks for all that it will ever compute, and gives them to whoever needs some.
     """
 
     tokens: list[int]
@@ -25,6 +26,7 @@ class Sequence:
     num_cached_tokens: int | None = None
     reuse_prefix: bool = True
     last_step: int = 0
+    expendable: bool = False
 
     @property
     def num_due(self) -> int:

@@ -75,6 +75,31 @@ class SequenceTable:
             sequence.block_hashes.append(block_hash)
             sequence.num_computed += size
 
+    def fork(self, parent: Sequence, length: int, tokens: list[int], room: int) -> tuple[Sequence, int | None] | None:
+        """An expendable sequence of parent's first `length` tokens and `tokens`, as far computed as those are.
+
+        It has blocks for `room` tokens in all and shares the parent's full ones. Also the parent's block whose content
+        is to be copied into the fork's at the same place, if there is one. None where blocks or computed tokens lack.
+        """
+        size = self.pool.block_size
+        shared = length // size
+        if parent.num_computed < length or -(-room // size) - shared > self.pool.num_free:
+            return None
+        fork = Sequence(
+            parent.tokens[:length] + tokens,
+            parent.salt,
+            num_committed=min(parent.num_committed, length),
+            num_computed=length,
+            block_table=parent.block_table[:shared],
+            block_hashes=parent.block_hashes[:shared],
+            num_cached_tokens=parent.num_cached_tokens,
+            expendable=True,
+        )
+        for block in fork.block_table:
+            self.pool.share(block)
+        self.reserve(fork, room)
+        return fork, parent.block_table[shared] if length % size else None
+
     def num_missing_blocks(self, sequence: Sequence, length: int) -> int:
         """Blocks to allocate before the first `length` tokens have a place."""
         return max(0, -(-length // self.pool.block_size) - len(sequence.block_table))

@@ -61,6 +61,10 @@ class Processors:
         p = _softmax(self._adjusted(logits, context), self._params.temperature)
         return self._filtered(p)
 
+    def unfiltered(self, logits: Logits, context: Context) -> Law:
+        """The law without its filters, at temperature 1 where it is greedy: how near a token was to being chosen."""
+        return _softmax(self._adjusted(logits, context), self._params.temperature or 1.0)
+
     def greedy_column(self, logits: Logits, context: Context) -> int:
         """Returns the column of the largest logit after penalties, bias and bans: the token under temperature 0."""
         _check_finite(logits)

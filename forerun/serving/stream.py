@@ -91,6 +91,7 @@ def _nothing_yet(session: Session, quiet_s: float) -> Message | Exception | None
 _FIELDS = {
     "Verdict": "verdict",
     "Proposal": "proposal",
+    "Ahead": "ahead",
     "Held": "held",
     "Waiting": "waiting",
     "PromptLogprobs": "prompt_logprobs",

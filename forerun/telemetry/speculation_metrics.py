@@ -15,6 +15,7 @@ class RoundSummary:
     num_accepted_tokens: int
     duration_s: float
     draft_wait_s: float = 0.0
+    drafted_ahead: bool = False
 
 
 class SpeculationMetrics:
@@ -41,6 +42,12 @@ class SpeculationMetrics:
         self._round = Histogram(
             "forerun_round_duration_seconds", "Propose and verify.", buckets=buckets.ROUND_SECONDS, registry=registry
         )
+        self.pushed = Counter(
+            "forerun_ahead_proposals", "Proposals that drafts pushed ahead of a verdict.", registry=registry
+        )
+        self._hits = Counter(
+            "forerun_ahead_hits", "Verified proposals that were drafted ahead of a verdict.", registry=registry
+        )
         self.overtaken = Counter(
             "forerun_overtaken_proposals", "Proposals dropped for a base_len already passed.", registry=registry
         )
@@ -60,6 +67,7 @@ class SpeculationMetrics:
         self._drafts.inc()
         self._draft_tokens.inc(summary.num_draft_tokens)
         self._accepted.inc(summary.num_accepted_tokens)
+        self._hits.inc(summary.drafted_ahead)
         self._draft_wait.observe(summary.draft_wait_s)
         for position in range(summary.num_accepted_tokens):
             self._at(position).inc()

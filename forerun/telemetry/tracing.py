@@ -93,15 +93,20 @@ class Tracing:
         )
 
     def end_round(
-        self, span: Span, num_draft_tokens: int, num_accepted_tokens: int, draft_wait_s: float, target_wait_s: float
-    ) -> None:
-        """Ends a round with its K, what the target accepted, and how long the gateway waited for either peer."""
+        self, span: Span, num_draft_tokens: int, num_accepted_tokens: int, draft_wait_s: float, target_wait_s: float,
+        drafted_ahead: bool = False,
+    ) -> None:  # fmt: skip
+        """Ends a round with its K, what the target accepted, and how long the gateway waited for either peer.
+
+        drafted_ahead: the proposal was drafted before it was asked for.
+        """
         if not span.is_recording():
             return
         span.set_attributes(
             {
                 semconv.NUM_DRAFT_TOKENS: num_draft_tokens,
                 semconv.NUM_ACCEPTED_TOKENS: num_accepted_tokens,
+                semconv.DRAFTED_AHEAD: drafted_ahead,
                 semconv.DRAFT_WAIT_S: draft_wait_s,
                 semconv.TARGET_WAIT_S: target_wait_s,
             }

@@ -100,13 +100,13 @@ class DraftLine(Line):
         super().__init__(client, first, draft_pb2.DraftRequest)
         self.num_held = 0
 
-    def ask(self, transcript, k, base_len=None, deadline_s=0.0):
+    def ask(self, transcript, k, base_len=None, deadline_s=0.0, **ahead):
         """Sends Propose for `transcript`."""
         base_len = len(transcript) if base_len is None else base_len
         self.post(
             propose=draft_pb2.Propose(
                 base_len=base_len, ids=transcript[base_len:], hash=transcript_hash(transcript), k=k,
-                deadline_s=deadline_s,
+                deadline_s=deadline_s, **ahead,
             )
         )  # fmt: skip
 

@@ -12,6 +12,8 @@ from forerun.telemetry.speculation_metrics import RoundSummary
 from forerun.telemetry.summary import RequestSummary
 
 GATEWAY_NAMES = {
+    "forerun_ahead_hits_total",
+    "forerun_ahead_proposals_total",
     "forerun_draft_fallbacks_total",
     "forerun_draft_wait_seconds",
     "forerun_e2e_request_latency_seconds",

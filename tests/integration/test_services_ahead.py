@@ -1,0 +1,53 @@
+"""A real draft ahead of the verdict: what it pushes is what it would answer, and never in anyone's way."""
+
+import asyncio
+
+import pytest
+
+from forerun.rpc.messages import Ahead, Proposal
+from forerun.transcript_hash import transcript_hash
+from forerun.types import SamplingParams, Verification
+from tests.support.wire import GREEDY, SAMPLED, SEEDED, DraftLine, clients
+
+PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
+VOCAB_SIZE = 64
+BLOCK = SamplingParams(temperature=0.8, top_p=0.9, verification=Verification.BLOCK)
+PARAMS = {"greedy": GREEDY, "coupled": SEEDED, "rejection": SAMPLED, "block": BLOCK}
+
+
+def outcomes(transcript, tokens):
+    """The transcript after every possible verdict on `tokens`, by its hash."""
+    found = [[*transcript, *tokens[:i], y] for i in range(len(tokens) + 1) for y in range(VOCAB_SIZE)]
+    return {transcript_hash(ids): ids for ids in found}
+
+
+async def pushed(line, num_branches, transcript, tokens):
+    """(transcript, proposal) of each branch that comes after the proposal of these tokens, until all are there."""
+    branches = []
+    while len(branches) < num_branches:
+        branches += (await line.expect(Ahead)).branches
+    by_hash = outcomes(transcript, tokens)
+    return [(by_hash[branch.hash], branch.proposal) for branch in branches]
+
+
+def content(proposal):
+    return list(proposal.tokens), list(proposal.support_lens), list(proposal.support_ids), list(proposal.weights)
+
+
+@pytest.mark.parametrize("length", [9, 14, 15, 16, 17, 30])
+@pytest.mark.parametrize("name", PARAMS)
+async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(tiny_draft, name, length):
+    """At every place of a block's border."""
+    prompt = (PROMPT * 4)[:length]
+    async with clients(tiny_draft.address, tiny_draft.address) as (_, draft):
+        line = DraftLine(draft, prompt, PARAMS[name], seed=3)
+        line.ask(prompt, 3, num_branches=8, ahead_k=4)
+        tokens = list((await line.expect(Proposal)).tokens)
+        branches = await pushed(line, 8, prompt, tokens)
+        assert len({tuple(ids) for ids, _ in branches}) == 8
+        for ids, proposal in branches:
+            fresh = DraftLine(draft, prompt, PARAMS[name], seed=3)
+            assert proposal.base_len == len(ids)
+            assert content(await fresh.propose(ids, 4, len(prompt))) == content(proposal)
+            await fresh.finish()
+        await line.finish()
