@@ -8,6 +8,7 @@ import torch
 
 from forerun.engine.attention.base import Segment
 from forerun.engine.scheduler import Slice
+from forerun.engine.upload import upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,19 @@ class Batch:
     segments: tuple[Segment, ...]
     entered: tuple[int, ...] = ()
 
+    def on(self, device: torch.device) -> "Batch":
+        """The same batch with its tensors there, in one copy."""
+        if self.input_ids.device == device:
+            return self
+        numbers = (self.input_ids, self.positions, self.slots, self.logit_rows)
+        sizes = [len(part) for part in numbers]
+        ids, positions, slots, logit_rows = torch.split(upload(torch.cat(numbers), torch.long, device), sizes)
+        return Batch(ids, positions, slots, logit_rows, self.segments, self.entered)
 
-def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> Batch:
-    """Lays the slices one after another; a slice that reaches its goal gives its last num_logits rows logits."""
+
+def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
+    """Lays the slices one after another, in the host's memory; a slice that reaches its goal gives its last num_logits
+    rows logits."""
     ids: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
@@ -44,7 +55,7 @@ def flatten(slices: Sequence[Slice], block_size: int, device: torch.device) -> B
         entered += table[-(-start // block_size) : -(-end // block_size)]
         if end == sequence.goal:
             logit_rows += range(len(ids) - sequence.num_logits, len(ids))
-    as_tensor = partial(torch.tensor, dtype=torch.long, device=device)
+    as_tensor = partial(torch.tensor, dtype=torch.long)
     return Batch(
         as_tensor(ids),
         as_tensor(positions),

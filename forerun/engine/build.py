@@ -3,18 +3,20 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, compiled, model
-from forerun.engine.attention import paged_native
+from forerun.engine import attention, compiled, kv_calibration, model
+from forerun.engine.attention import choice
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.kv_cache import KvCache, KvShape
 from forerun.engine.loop import EngineLoop, StepReport
 from forerun.engine.model import LoadedModel
+from forerun.engine.quant import checkpoint
+from forerun.engine.quant.e4m3 import E4M3
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence_table import SequenceTable
@@ -31,7 +33,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """precision and compile may be `auto`: see fastest.
+    """precision and compile may be `auto`: see fastest. kv_cache: `auto` is the activations' dtype, or `fp8`.
 
     cache_tokens 0 takes memory_fraction of what is free once the model is loaded; max_model_len 0 is the model's.
     """
@@ -44,6 +46,7 @@ class EngineSettings:
     embedding_from: Path | None = None
     deterministic: bool = False
     attention_backend: str = "auto"
+    kv_cache: str = "auto"
     device: str = "cpu"
     block_size: int = 16
     cache_tokens: int = 0
@@ -77,13 +80,13 @@ def build(
     """
     device = torch.device(settings.device)
     loaded, how = _load(settings, device)
-    shape = KvShape.of(loaded.config, loaded.dtype)
+    plain = KvShape.of(loaded.config, loaded.dtype)
+    shape = replace(plain, dtype=E4M3) if settings.kv_cache == "fp8" else plain
     num_blocks = _num_blocks(settings, shape, device)
     max_len = _max_model_len(settings, loaded, num_blocks)
-    cache = KvCache(shape, num_blocks, settings.block_size, device)
-    backend = attention.create(_attention(settings, shape))
-    runner = (TiledRunner if settings.deterministic else Runner)(loaded, cache, backend, device)
-    runner.probe()
+    scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
+    cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
+    runner = _runner(settings, loaded, cache, shape)
     table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
     loop = EngineLoop(
         runner,
@@ -94,7 +97,8 @@ def build(
         on_step,
         on_device_fault,
     )
-    label = f"{backend.name} {how} {device.type}"
+    label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")
+    log.info("the engine runs on %s", label)
     return Engine(loop, loaded, num_blocks, settings.block_size, max_len, label)
 
 
@@ -113,13 +117,21 @@ def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, 
     return model.load(settings.folder, precision, device, settings.embedding_from), precision
 
 
-def _attention(settings: EngineSettings, shape: KvShape) -> str:
-    """The backend's name, with what `auto` stands for here. Where every bit counts, only two of them will do."""
-    if settings.attention_backend != "auto" and not settings.deterministic:
-        return settings.attention_backend
-    if settings.device == "cpu" and paged_native.serves(shape.head_dim):
-        return "paged_native"
-    return "paged_rowwise" if settings.deterministic else "paged_cpu"
+def _runner(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape) -> Runner:
+    """On the first attention backend that shows by one forward that it runs here. Raises what the last one raised."""
+    device = torch.device(settings.device)
+    kind = TiledRunner if settings.deterministic else Runner
+    wanted, is_exact = settings.attention_backend, settings.deterministic
+    failure = ConfigError("there is no attention backend")
+    for name in choice.candidates(wanted, device, shape.head_dim, shape.dtype, is_exact):
+        try:
+            runner = kind(loaded, cache, attention.create(name), device)
+            runner.probe()
+            return runner
+        except ConfigError as error:
+            log.warning("attention backend %s does not serve here: %s", name, error)
+            failure = error
+    raise failure
 
 
 def fastest(settings: EngineSettings) -> tuple[str, bool]:
@@ -129,6 +141,8 @@ def fastest(settings: EngineSettings) -> tuple[str, bool]:
     """
     can = settings.device == "cpu" and compiled.can_compile()
     precision = settings.precision
+    if precision == "auto":
+        precision = checkpoint.own_precision(settings.folder, settings.device) or precision
     if precision == "auto":
         precision = "int8" if can and settings.compile != "off" else "bf16"
     if settings.compile == "on" and not (can and precision in compiled.PRECISIONS):

@@ -12,11 +12,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from forerun import registry
 from forerun.engine.forward import EagerForward, Forward
 from forerun.engine.paged_attention import NAME
-from forerun.engine.quant import QUANTIZERS
+from forerun.engine.quant import QUANTIZERS, checkpoint
 from forerun.errors import ConfigError
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16}
-"""Of activations and cache; int8 has its weights quantised."""
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16, "fp8": torch.bfloat16}
+"""Of activations and cache; int8 has its weights quantised, fp8 weights and the activations that meet them."""
 _UNSUPPORTED_ROPE = ("dynamic", "longrope")
 
 
@@ -41,14 +41,14 @@ def load(folder: Path, precision: str, device: torch.device, embedding_from: Pat
     Raises ConfigError for an architecture or a checkpoint that cannot be served, saying what is wrong with it.
     """
     config = read_config(folder, precision)
-    module, missing = _from_folder(folder, DTYPES[precision])
+    module, missing = _from_folder(folder, config, DTYPES[precision])
     _check_stateless(module, config)
     _fill_embedding(module, missing, folder, embedding_from)
     _trim_head(module, folder)
     head_size = module.get_output_embeddings().weight.shape[0]
+    module.eval().requires_grad_(False).to(device)
     if precision in QUANTIZERS:
         registry.load(QUANTIZERS, precision, "precision")(module)
-    module.eval().requires_grad_(False).to(device)
     return LoadedModel(EagerForward(module), config, DTYPES[precision], read_head_ids(folder), head_size)
 
 
@@ -58,6 +58,7 @@ def read_config(folder: Path, precision: str) -> PretrainedConfig:
         raise ConfigError(f"unknown precision {precision!r}; known: {', '.join(DTYPES)}")
     config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     check_supported(config)
+    checkpoint.prepare(config, folder, precision)
     return config
 
 
@@ -89,12 +90,13 @@ def check_supported(config: PretrainedConfig) -> None:
             raise ConfigError(f"rope type {rope!r} depends on the batch's longest sequence and is not served")
 
 
-def _from_folder(folder: Path, dtype: torch.dtype) -> tuple[Any, set[str]]:
+def _from_folder(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> tuple[Any, set[str]]:
     """The module, and the names of the weights that the folder lacks."""
     auto: Any = AutoModelForCausalLM
     try:
         module, report = auto.from_pretrained(
             folder,
+            config=config,
             dtype=dtype,
             attn_implementation=NAME,
             use_safetensors=True,
@@ -102,6 +104,8 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> tuple[Any, set[str]]:
             local_files_only=True,
             output_loading_info=True,
         )
+    except ImportError as error:
+        raise checkpoint.missing_library(folder, error) from error
     except ValueError as error:
         raise ConfigError(f"{folder} cannot be served with paged attention: {error}") from error
     return module, set(report["missing_keys"])

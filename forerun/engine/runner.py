@@ -20,35 +20,39 @@ class Runner:
     def __init__(self, model: LoadedModel, cache: KvCache, backend: AttentionBackend, device: torch.device) -> None:
         self._model = model
         self._cache = cache
-        self._backend = backend
+        self.backend = backend
         self._device = device
 
     def run(self, slices: Sequence[Slice]) -> np.ndarray:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
-        batch = flatten(slices, self._cache.block_size, self._device)
+        batch = flatten(slices, self._cache.block_size)
         self._cache.clear(batch.entered)
-        return self._forward(batch)
+        # The step's one device synchronisation: everything after it is numpy.
+        return self.compute(batch).cpu().numpy()
+
+    def copy_blocks(self, sources: Sequence[int], copies: Sequence[int]) -> None:
+        """Each copy holds from now on what its source holds, in all layers."""
+        self._cache.copy(sources, copies)
 
     def probe(self) -> None:
         """One forward of a lone token. Raises ConfigError naming a layer that does not attend through the cache."""
-        zero = torch.zeros(1, dtype=torch.long, device=self._device)
+        zero = torch.zeros(1, dtype=torch.long)
         block = self._cache.padding_slot // self._cache.block_size
         lone = Batch(zero, zero, zero + self._cache.padding_slot, zero, (Segment(0, 1, 1, [block]),))
         seen: set[int] = set()
         kind = self._model.config.model_type
         try:
-            self._forward(lone, seen)
+            self.compute(lone, seen)
         except (TypeError, RuntimeError, AttributeError) as error:
             raise ConfigError(f"layer {len(seen)} of {kind} does not fit the paged cache: {error}") from error
         if missing := set(range(len(self._cache.layers))) - seen:
             raise ConfigError(f"layer {min(missing)} of {kind} does not attend through the paged cache")
 
     @torch.inference_mode()
-    def _forward(self, batch: Batch, layers_seen: set[int] | None = None) -> np.ndarray:
-        plan = self._backend.plan(batch.segments, self._cache.block_size, self._device)
+    def compute(self, batch: Batch, layers_seen: set[int] | None = None) -> torch.Tensor:
+        """One forward; logits `[num_logits, head size] float32` on the device, where they may still be under way."""
+        batch = batch.on(self._device)
+        plan = self.backend.plan(batch.segments, self._cache.block_size, self._device)
         seen = set() if layers_seen is None else layers_seen
-        step = PagedStep(self._cache, self._backend, plan, batch.slots, seen)
-        output = self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)
-        # The step's one device synchronisation: everything after it is numpy.
-        logits: np.ndarray = output.cpu().numpy()
-        return logits
+        step = PagedStep(self._cache, self.backend, plan, batch.slots, seen)
+        return self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)

@@ -18,15 +18,14 @@ class TiledRunner(Runner):
     """With `paged_rowwise` attention, a row's logits depend on its own sequence alone, bit for bit."""
 
     def run(self, slices: Sequence[Slice]) -> np.ndarray:
-        batch = flatten(slices, self._cache.block_size, self._device)
+        batch = flatten(slices, self._cache.block_size)
         self._cache.clear(batch.entered)
-        tiles = [self._forward(tile) for tile in self._tiles(batch)]
-        logits: np.ndarray = np.concatenate(tiles)[batch.logit_rows.cpu().numpy()]
-        return logits
+        tiles = [self.compute(tile) for tile in self._tiles(batch)]
+        return torch.cat(tiles)[batch.logit_rows.to(self._device)].cpu().numpy()
 
     def _tiles(self, batch: Batch) -> Iterator[Batch]:
         """Cuts the batch into tiles in order, so that a sequence's earlier rows are written before later ones look."""
-        every_row = torch.arange(TILE, device=self._device)
+        every_row = torch.arange(TILE)
         for start in range(0, len(batch.input_ids), TILE):
             cut = slice(start, start + TILE)
             real = len(batch.input_ids[cut])

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 
 
-def upload(numbers: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """`[len(numbers)]` on the device; to a GPU from page-locked memory, in the order of its stream."""
-    here = torch.tensor(numbers, dtype=dtype)
-    if device.type != "cuda":
+def upload(numbers: Sequence[int] | torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """The numbers on the device; to a GPU from page-locked memory, in the order of its stream."""
+    here = torch.as_tensor(numbers, dtype=dtype)
+    if device.type != "cuda" or here.device == device:
         return here.to(device)
     return here.pin_memory().to(device, non_blocking=True)

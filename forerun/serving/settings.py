@@ -13,13 +13,20 @@ class ServiceConfig:
     port: int = option(0, "gRPC port")
     metrics_port: int = option(0, "port of /metrics; 0 is off")
     precision: str = option(
-        "auto", "weights: bf16, int8 or fp32; auto is the fastest that the device has", ("auto", "bf16", "int8", "fp32")
+        "auto",
+        "weights: bf16, int8, fp8 or fp32; auto is the checkpoint's own where it is quantised, else the fastest here",
+        ("auto", "bf16", "int8", "fp8", "fp32"),
     )
     compile: str = option(
         "auto", "compile the model for this CPU at the first start; auto does where it can", ("auto", "on", "off")
     )
     device: str = option("cpu", "torch device that holds the model")
-    attention: str = option("auto", "attention backend: auto, paged_native, paged_cpu or paged_rowwise")
+    attention: str = option(
+        "auto",
+        "attention backend: auto is fa3, varlen, sdpa on a GPU, paged_native on a CPU; paged_cpu and paged_rowwise are "
+        "the references",
+    )
+    kv_cache: str = option("auto", "keys and values: auto is the activations' dtype, fp8 halves it", ("auto", "fp8"))
     deterministic: bool = option(False, "fixed kernel shapes: neighbours and chunks change no bit, at a cost in speed")
     threads: int = option(0, "CPU threads of a forward; 0 is one per core")
     cache_tokens: int = option(0, "tokens that the KV cache holds; 0 takes --memory-fraction of what is free")

@@ -33,6 +33,7 @@ def build_engine(
             embedding_from=embedding_from,
             deterministic=config.deterministic,
             attention_backend=config.attention,
+            kv_cache=config.kv_cache,
             device=config.device,
             block_size=config.block_size,
             cache_tokens=config.cache_tokens,

@@ -37,16 +37,16 @@ def plan_ragged(segments: Sequence[Segment], block_size: int, device: torch.devi
     numbers = [segment.start for segment in segments]
     numbers.append(segments[-1].start + segments[-1].query_len)
     numbers += [segment.context_len for segment in segments]
-    for segment, pages in zip(segments, num_pages, strict=True):
-        table = segment.block_table[:pages]
+    for segment, used in zip(segments, num_pages, strict=True):
+        table = segment.block_table[:used]
         numbers += table
-        numbers += [table[-1]] * (width - pages)
+        numbers += [table[-1]] * (width - used)
     sizes = [count + 1, count, count * width]
-    cu_seqlens_q, cache_seqlens, table = torch.split(upload(numbers, torch.int32, device), sizes)
+    cu_seqlens_q, cache_seqlens, pages = torch.split(upload(numbers, torch.int32, device), sizes)
     return RaggedPlan(
         cu_seqlens_q,
         cache_seqlens,
-        table.view(count, width),
+        pages.view(count, width),
         max(segment.query_len for segment in segments),
         max(segment.context_len for segment in segments),
         sum(segment.context_len for segment in segments),

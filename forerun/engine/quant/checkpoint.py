@@ -1,0 +1,72 @@
+"""Checkpoints that come quantised: which of them load, how, and in which precisions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from forerun.errors import ConfigError
+
+INSTALL = {
+    "compressed-tensors": "pip install 'forerun[quantized]'",
+    "awq": "pip install gptqmodel",
+    "gptq": "pip install gptqmodel",
+}
+"""What transformers' quantiser of a method needs."""
+
+WIDENED = ("fp8", "compressed-tensors")
+"""Methods that transformers can widen at load."""
+
+REQUANTISED = ("int8", "fp8")
+"""Precisions in which a checkpoint's weights would be quantised here."""
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """The checkpoint's quantization_config; empty where its weights are whole numbers of their dtype."""
+    path = folder / "config.json"
+    found: dict[str, Any] = json.loads(path.read_text()).get("quantization_config") or {} if path.exists() else {}
+    return found
+
+
+def is_fp8(description: dict[str, Any]) -> bool:
+    """Whether its weights are e4m3, by block, by channel or by tensor."""
+    if description.get("quant_method") == "fp8":
+        return True
+    groups = (description.get("config_groups") or {}).values()
+    weights = [group.get("weights") or {} for group in groups if isinstance(group, dict)]
+    return bool(weights) and all(w.get("type") == "float" and w.get("num_bits") == 8 for w in weights)
+
+
+def own_precision(folder: Path, device: str) -> str | None:
+    """What `--precision auto` means for this checkpoint where it is quantised, else None."""
+    description = describe(folder)
+    if not description:
+        return None
+    return "fp8" if is_fp8(description) and torch.device(device).type == "cuda" else "bf16"
+
+
+def prepare(config: Any, folder: Path, precision: str) -> None:
+    """Has transformers' quantiser widen FP8 and compressed-tensors as it reads them; others stay as they are.
+
+    In precision fp8 the codes are made again: by channel the same, as the largest of a channel is its 448; by block
+    they are new. (transformers' own FP8 kernels come from the network.)
+    Raises ConfigError for a precision that would quantise weights twice.
+    """
+    description = describe(folder)
+    if not description:
+        return
+    if precision in REQUANTISED and not (precision == "fp8" and is_fp8(description)):
+        raise ConfigError(
+            f"{folder.name} is quantised already ({description.get('quant_method')}); --precision {precision} would "
+            "do it twice: choose auto or bf16"
+        )
+    if description.get("quant_method") in WIDENED:
+        config.quantization_config = {**description, "dequantize": True}
+
+
+def missing_library(folder: Path, error: ImportError) -> ConfigError:
+    """Says what to install for this checkpoint."""
+    method = str(describe(folder).get("quant_method"))
+    way_out = INSTALL.get(method, "install what transformers asks for")
+    return ConfigError(f"{folder.name} needs a library to be read ({method}): {way_out} ({error})")
