@@ -95,7 +95,7 @@ class CoupledDrawer:
         """The target runs the same race on a law like this one: the first behind the winner are its likely winners."""
         law = self._processors.unfiltered(logits[: len(self._columns)], context)
         with np.errstate(divide="ignore", invalid="ignore"):
-            times = -np.log1p(-self._raw(context) * 2.0**-64) / law
+            times = -np.log1p(-(self._raw(context) * 2.0**-64)) / law
         return _guesses(law, np.nan_to_num(times, nan=np.inf), self._columns, num_others, token)
 
     def _raw(self, context: list[int]) -> np.ndarray:

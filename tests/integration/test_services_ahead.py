@@ -7,7 +7,8 @@ import pytest
 from forerun.rpc.messages import Ahead, Proposal
 from forerun.transcript_hash import transcript_hash
 from forerun.types import SamplingParams, Verification
-from tests.support.wire import GREEDY, SAMPLED, SEEDED, DraftLine, clients
+from tests.support.ahead import drafted_ahead
+from tests.support.wire import GREEDY, SAMPLED, SEEDED, DraftLine, alone, clients
 
 PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
 VOCAB_SIZE = 64
@@ -51,3 +52,15 @@ async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(tiny_
             assert content(await fresh.propose(ids, 4, len(prompt))) == content(proposal)
             await fresh.finish()
         await line.finish()
+
+
+@pytest.mark.parametrize("name", PARAMS)
+async def test_proposals_that_were_drafted_ahead_are_verified_and_the_text_is_the_same(tiny_target, tiny_draft, name):
+    """Under match that of plain decoding; under the other rules a valid one, whose law is tested elsewhere."""
+    async with clients(tiny_target.address, tiny_draft.address) as (target, draft):
+        run, line = await drafted_ahead(target, draft, PROMPT, 60, PARAMS[name], seed=4)
+        print(name, line.num_hits, line.num_asked, run.num_accepted)
+        assert line.num_hits > 3
+        assert all(verdict.refused == "" for _, verdict in run.rounds)
+        if not PARAMS[name].verification.needs_laws:
+            assert run.ids == (await alone(target, PROMPT, 60, PARAMS[name], seed=4)).ids
