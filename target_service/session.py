@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from opentelemetry.trace import INVALID_SPAN, Span
@@ -60,7 +61,11 @@ class TargetSession:
             else None
         )
         self._sequence = Sequence(
-            prompt, opened.cache_salt, num_committed=len(prompt), reuse_prefix=self._scoring is None
+            prompt,
+            opened.cache_salt,
+            num_committed=len(prompt),
+            reuse_prefix=self._scoring is None,
+            best_of=verifier.best_of if self._scoring is None else 0,
         )
         self._signed = len(prompt)
         self._num_due = 0
@@ -99,7 +104,7 @@ class TargetSession:
         self._end_span()
         self._reply(error)
 
-    def on_logits(self, logits: np.ndarray, step: StepReport) -> None:
+    def on_logits(self, logits: Any, step: StepReport) -> None:
         self._starved = ""
         if self._scoring is not None:
             self._score(self._scoring, logits)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun import registry
+from forerun.engine.logits import Best
 from forerun.errors import SequenceFault
 from forerun.sampling.logprobs import Logits, token_logprobs
 from forerun.sampling.processors import Processors
@@ -43,6 +44,12 @@ class Verifier:
         """Whether leaving out a proposal because of its tokens leaves the output's law as it is."""
         return self._processors.is_greedy or self._rule_is_match
 
+    @property
+    def best_of(self) -> int:
+        """How many columns a row's best is taken of where verify reads nothing else of it; 0 where it reads more."""
+        reads_best = self._processors.is_greedy and self._processors.leaves_logits and self._num_logprobs is None
+        return self._vocab_size if reads_best else 0
+
     def usable(self, proposal: Proposal) -> tuple[int, ...]:
         """Returns the drafted ids that the forward must contain: none of a refused proposal.
 
@@ -55,26 +62,30 @@ class Verifier:
                 return proposal.tokens[:i]
         return proposal.tokens
 
-    def verify(self, context: Sequence[int], proposal: Proposal, logits: Logits) -> Verdict:
+    def verify(self, context: Sequence[int], proposal: Proposal, logits: Logits | Best) -> Verdict:
         """Returns the verdict on a proposal that follows `context`.
 
         Row i of `logits` `[len(usable(proposal)) + 1, ≥ vocab_size] float32` predicts the token after
         len(context) + i tokens; columns from vocab_size on are padding and never emitted. A refused proposal
         is as good as none. Raises SequenceFault where a logit that is looked at is not finite.
+        Where best_of is not 0, the rows' best columns will do.
         """
         refused = self._refusal(proposal) or _misplaced(proposal, len(context))
         kept = Proposal(len(context)) if refused or not proposal.tokens else proposal
+        if len(logits) <= len(self.usable(kept)):
+            raise SequenceFault(f"{len(logits)} rows of logits for a proposal of {len(kept.tokens)} tokens")
+        outcome, logprobs = self._judge(context, kept, logits)
+        return Verdict(len(context), outcome.num_accepted, outcome.token, logprobs, refused=refused)
+
+    def _judge(
+        self, context: Sequence[int], proposal: Proposal, logits: Logits | Best
+    ) -> tuple[Outcome, tuple[TokenLogprobs, ...]]:
+        if isinstance(logits, Best):
+            columns = logits.columns
+            return match.verify(lambda i: int(columns[i]), proposal), ()
         rows = logits[:, : self._vocab_size]
-        if len(rows) <= len(self.usable(kept)):
-            raise SequenceFault(f"{len(rows)} rows of logits for a proposal of {len(kept.tokens)} tokens")
-        outcome = self._outcome(_Positions(self._processors, context, kept, rows), kept)
-        return Verdict(
-            base_len=len(context),
-            num_accepted=outcome.num_accepted,
-            token=outcome.token,
-            logprobs=self._logprobs(rows, (*kept.tokens[: outcome.num_accepted], outcome.token)),
-            refused=refused,
-        )
+        outcome = self._outcome(_Positions(self._processors, context, proposal, rows), proposal)
+        return outcome, self._logprobs(rows, (*proposal.tokens[: outcome.num_accepted], outcome.token))
 
     def _outcome(self, positions: "_Positions", proposal: Proposal) -> Outcome:
         """Under temperature 0 every exact rule emits the argmax: no dense law is made for that."""

@@ -16,6 +16,7 @@ class Batch:
     """input_ids, positions, slots: `[num_rows] int64`; logit_rows: `[num_logits] int64`, in the order of the slices.
 
     entered: blocks whose first slot is written in this step: nothing in them is anyone's yet.
+    best_of: of each logit row, what its sequence says.
     """
 
     input_ids: torch.Tensor
@@ -24,6 +25,7 @@ class Batch:
     logit_rows: torch.Tensor
     segments: tuple[Segment, ...]
     entered: tuple[int, ...] = ()
+    best_of: tuple[int, ...] = ()
 
     def on(self, device: torch.device) -> "Batch":
         """The same batch with its tensors there, in one copy."""
@@ -32,7 +34,7 @@ class Batch:
         numbers = (self.input_ids, self.positions, self.slots, self.logit_rows)
         sizes = [len(part) for part in numbers]
         ids, positions, slots, logit_rows = torch.split(upload(torch.cat(numbers), torch.long, device), sizes)
-        return Batch(ids, positions, slots, logit_rows, self.segments, self.entered)
+        return Batch(ids, positions, slots, logit_rows, self.segments, self.entered, self.best_of)
 
 
 def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
@@ -44,6 +46,7 @@ def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
     logit_rows: list[int] = []
     segments: list[Segment] = []
     entered: list[int] = []
+    best_of: list[int] = []
     for piece in slices:
         sequence, start = piece.sequence, piece.sequence.num_computed
         end = start + piece.num_tokens
@@ -55,6 +58,7 @@ def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
         entered += table[-(-start // block_size) : -(-end // block_size)]
         if end == sequence.goal:
             logit_rows += range(len(ids) - sequence.num_logits, len(ids))
+            best_of += [sequence.best_of] * sequence.num_logits
     as_tensor = partial(torch.tensor, dtype=torch.long)
     return Batch(
         as_tensor(ids),
@@ -63,4 +67,5 @@ def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
         as_tensor(logit_rows),
         tuple(segments),
         tuple(entered),
+        tuple(best_of),
     )

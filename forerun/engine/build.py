@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, compiled, kv_calibration, model
+from forerun.engine import attention, compiled, cuda_graphs, kv_calibration, model, reduction
 from forerun.engine.attention import choice
+from forerun.engine.attention.base import AttentionBackend
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.kv_cache import KvCache, KvShape
@@ -86,7 +87,7 @@ def build(
     max_len = _max_model_len(settings, loaded, num_blocks)
     scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
-    runner = _runner(settings, loaded, cache, shape)
+    runner = _runner(settings, loaded, cache, shape, max_len)
     table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
     loop = EngineLoop(
         runner,
@@ -117,21 +118,34 @@ def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, 
     return model.load(settings.folder, precision, device, settings.embedding_from), precision
 
 
-def _runner(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape) -> Runner:
+def _runner(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape, max_len: int) -> Runner:
     """On the first attention backend that shows by one forward that it runs here. Raises what the last one raised."""
     device = torch.device(settings.device)
-    kind = TiledRunner if settings.deterministic else Runner
     wanted, is_exact = settings.attention_backend, settings.deterministic
     failure = ConfigError("there is no attention backend")
     for name in choice.candidates(wanted, device, shape.head_dim, shape.dtype, is_exact):
         try:
-            runner = kind(loaded, cache, attention.create(name), device)
+            runner = _new_runner(settings, loaded, cache, attention.create(name), max_len)
             runner.probe()
             return runner
         except ConfigError as error:
             log.warning("attention backend %s does not serve here: %s", name, error)
             failure = error
     raise failure
+
+
+def _new_runner(
+    settings: EngineSettings, loaded: LoadedModel, cache: KvCache, backend: AttentionBackend, max_len: int
+) -> Runner:
+    device = torch.device(settings.device)
+    on_gpu = device.type == "cuda"
+    fetch = reduction.reduced if on_gpu else reduction.whole
+    if settings.deterministic:
+        return TiledRunner(loaded, cache, backend, device, fetch)
+    if on_gpu and settings.compile != "off" and backend.name in cuda_graphs.BACKENDS:
+        num_pages = -(-max_len // settings.block_size)
+        return cuda_graphs.GraphRunner(loaded, cache, backend, device, fetch, num_pages, cuda_graphs.CudaGraphs())
+    return Runner(loaded, cache, backend, device, fetch)
 
 
 def fastest(settings: EngineSettings) -> tuple[str, bool]:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 from forerun.engine.budget import PrefillBudget
+from forerun.engine.logits import Rows, StepLogits, are_finite
 from forerun.engine.scheduler import SHORT, Scheduler, Slice
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
@@ -45,8 +44,11 @@ class StepReport:
 class Owner(Protocol):
     """Whom a sequence is computed for. Every method runs on the device thread and may request more of its sequence."""
 
-    def on_logits(self, logits: np.ndarray, step: StepReport) -> None:
-        """The sequence reached its goal; logits `[num_logits, head size] float32` of its last positions."""
+    def on_logits(self, logits: Any, step: StepReport) -> None:
+        """The sequence reached its goal; logits `[num_logits, head size] float32` of its last positions.
+
+        A sequence with best_of may get logits.Best instead.
+        """
         ...
 
     def on_starved(self, reason: str) -> None:
@@ -65,7 +67,7 @@ class Owner(Protocol):
 class Runner(Protocol):
     """What computes a step."""
 
-    def run(self, slices: Seq[Slice]) -> np.ndarray: ...
+    def run(self, slices: Seq[Slice]) -> StepLogits: ...
 
     def copy_blocks(self, sources: Seq[int], copies: Seq[int]) -> None:
         """Each copy holds from now on what its source holds."""
@@ -205,7 +207,7 @@ class EngineLoop:
         self._deliver(slices, logits, step)
         self._on_step(step)
 
-    def _deliver(self, slices: Seq[Slice], logits: np.ndarray, step: StepReport) -> None:
+    def _deliver(self, slices: Seq[Slice], logits: StepLogits, step: StepReport) -> None:
         row = 0
         for piece in slices:
             sequence = piece.sequence
@@ -216,10 +218,10 @@ class EngineLoop:
                 row += sequence.num_logits
                 self._hand_over(sequence, rows, step)
 
-    def _hand_over(self, sequence: Sequence, rows: np.ndarray, step: StepReport) -> None:
+    def _hand_over(self, sequence: Sequence, rows: Rows, step: StepReport) -> None:
         owner = self._owners[sequence]
         try:
-            if np.isfinite(rows.sum(dtype=np.float32)):
+            if are_finite(rows):
                 owner.on_logits(rows, step)
             else:
                 self.table.disown(sequence)

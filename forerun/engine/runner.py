@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from forerun.engine.attention.base import AttentionBackend, Segment
 from forerun.engine.batch import Batch, flatten
 from forerun.engine.kv_cache import KvCache
+from forerun.engine.logits import StepLogits
 from forerun.engine.model import LoadedModel
 from forerun.engine.paged_op import PagedStep
+from forerun.engine.reduction import Fetch, whole
 from forerun.engine.scheduler import Slice
 from forerun.errors import ConfigError
 
@@ -17,18 +18,25 @@ from forerun.errors import ConfigError
 class Runner:
     """Runs whole batches as one forward."""
 
-    def __init__(self, model: LoadedModel, cache: KvCache, backend: AttentionBackend, device: torch.device) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        cache: KvCache,
+        backend: AttentionBackend,
+        device: torch.device,
+        fetch: Fetch = whole,
+    ) -> None:
         self._model = model
         self._cache = cache
         self.backend = backend
         self._device = device
+        self._fetch = fetch
 
-    def run(self, slices: Sequence[Slice]) -> np.ndarray:
+    def run(self, slices: Sequence[Slice]) -> StepLogits:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
         batch = flatten(slices, self._cache.block_size)
         self._cache.clear(batch.entered)
-        # The step's one device synchronisation: everything after it is numpy.
-        return self.compute(batch).cpu().numpy()
+        return self._fetch(self.compute(batch), batch.best_of)
 
     def copy_blocks(self, sources: Sequence[int], copies: Sequence[int]) -> None:
         """Each copy holds from now on what its source holds, in all layers."""

@@ -12,7 +12,8 @@ class Sequence:
     - the engine has work for it while `num_computed < goal`; logits of the last `num_logits` positions
       before `goal` are due when it gets there
     - `last_step` is the number of the step that served it last
-    - an `expendable` one has blocks for all that it will ever compute, and gives them to whoever needs some.
+    - an `expendable` one has blocks for all that it will ever compute, and gives them to whoever needs some
+    - of each row of logits its owner reads the largest of the first `best_of` alone, or all where that is 0.
     """
 
     tokens: list[int]
@@ -27,6 +28,7 @@ class Sequence:
     reuse_prefix: bool = True
     last_step: int = 0
     expendable: bool = False
+    best_of: int = 0
 
     @property
     def num_due(self) -> int:

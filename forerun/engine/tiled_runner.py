@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
 
 from forerun.engine.attention.base import Segment
 from forerun.engine.batch import Batch, flatten
+from forerun.engine.logits import StepLogits
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Slice
 
@@ -17,11 +17,11 @@ TILE = 16
 class TiledRunner(Runner):
     """With `paged_rowwise` attention, a row's logits depend on its own sequence alone, bit for bit."""
 
-    def run(self, slices: Sequence[Slice]) -> np.ndarray:
+    def run(self, slices: Sequence[Slice]) -> StepLogits:
         batch = flatten(slices, self._cache.block_size)
         self._cache.clear(batch.entered)
         tiles = [self.compute(tile) for tile in self._tiles(batch)]
-        return torch.cat(tiles)[batch.logit_rows.to(self._device)].cpu().numpy()
+        return self._fetch(torch.cat(tiles)[batch.logit_rows.to(self._device)], batch.best_of)
 
     def _tiles(self, batch: Batch) -> Iterator[Batch]:
         """Cuts the batch into tiles in order, so that a sequence's earlier rows are written before later ones look."""

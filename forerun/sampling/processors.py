@@ -43,6 +43,11 @@ class Processors:
         return self._params.temperature == 0
 
     @property
+    def leaves_logits(self) -> bool:
+        """Whether the largest logit is the likeliest token at every position."""
+        return not (self.reads_context or len(self._bias_ids) or (len(self._stop_ids) and self._params.min_tokens))
+
+    @property
     def reads_context(self) -> bool:
         """Whether the law depends on which tokens the context holds, not only on how many."""
         return self._counts or self._params.repetition_penalty != 1

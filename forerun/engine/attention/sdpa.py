@@ -6,9 +6,7 @@ import torch
 
 from forerun.engine.attention.base import Segment
 from forerun.engine.attention.paged_cpu import Group, PagedCpu, make_group, split
-
-SHORT = 33
-"""Query rows up to which sequences are padded together: the longest proposal and one more."""
+from forerun.engine.scheduler import SHORT
 
 MAX_QUERY_ROWS = 512
 """Longer prefills are cut, which bounds the mask."""
