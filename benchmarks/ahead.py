@@ -3,8 +3,8 @@
     python -m benchmarks.ahead [--rounds 5] [--tokens 128] [--k 4]
 
 Real services, one thread each, draft on the first core and target on the second; the coordinator, and a relay that
-delays the draft's link, run in this process beside the draft. Every prompt is answered with and without drafting ahead in
-turn; speed is that of all tokens after the first. A hit is a proposal that needed no asking.
+delays the draft's link, run in this process beside the draft. Every prompt is answered with and without drafting ahead
+in turn; speed is that of all tokens after the first. A hit is a proposal that needed no asking.
 """
 
 import argparse
@@ -80,7 +80,7 @@ class Loop:
         sink = Timed()
         speculation = SpeculationSettings(num_draft_tokens=k)
         request = ChoiceRequest(prompt, params, seed, max_tokens=num, speculation=speculation)
-        await self._coordinator.run(request, sink)  # type: ignore[arg-type]
+        await self._coordinator.run(request, sink)
         self.speeds.append(sink.tokens_per_s)
         return sink
 
@@ -121,6 +121,19 @@ async def cell(
     }
 
 
+def vocabulary(model: str) -> OwnVocabulary:
+    """What a gateway holds its peers against."""
+    text = read_model_text(resolve(model))
+    return OwnVocabulary(text.tokens, text.fingerprint, text.eos_token_ids)
+
+
+def prompts_of(model: str) -> list[tuple[int, ...]]:
+    """The benchmark's prompts as chats of this model."""
+    text = Text.of(read_model_text(resolve(model)))
+    chats = [text.render_chat([{"role": "user", "content": prompt}]) for prompt in PROMPTS]
+    return [tuple(text.encode(chat, add_special_tokens=False)) for chat in chats]
+
+
 @contextlib.asynccontextmanager
 async def replicas(target: str, draft: str, ours: OwnVocabulary) -> AsyncIterator[Any]:
     """Both services, as the gateway sees them."""
@@ -136,10 +149,7 @@ async def replicas(target: str, draft: str, ours: OwnVocabulary) -> AsyncIterato
 
 async def measure(target: str, draft: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Every rule over every delay."""
-    model = read_model_text(resolve("bundled"))
-    ours, text = OwnVocabulary(model.tokens, model.fingerprint, model.eos_token_ids), Text.of(model)
-    chats = [text.render_chat([{"role": "user", "content": prompt}]) for prompt in PROMPTS]
-    prompts = [tuple(text.encode(chat, add_special_tokens=False)) for chat in chats]
+    ours, prompts = vocabulary("bundled"), prompts_of("bundled")
     figures: dict[str, Any] = {"k": arguments.k or "auto"}
     for delay_s in arguments.delays:
         async with relay(draft, delay_s) as far, replicas(target, far, ours) as (targets, drafts):

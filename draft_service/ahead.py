@@ -141,8 +141,11 @@ class Ahead:
     def _learn(self, base_len: int, ids: Sequence[int]) -> None:
         """What the verification came to, where the message tells: one token of the target's own is new."""
         parent = self._parent
-        if parent is not None and len(ids) == 1 and 0 <= base_len - parent.base_len <= len(parent.tokens):
-            self._odds.saw(self._positions, base_len - parent.base_len, ids[0])
+        if parent is None or not ids or base_len < parent.base_len:
+            return
+        drafted, num_accepted = parent.tokens, base_len + len(ids) - 1 - parent.base_len
+        if num_accepted <= len(drafted) and drafted[base_len - parent.base_len : num_accepted] == list(ids[:-1]):
+            self._odds.saw(self._positions, num_accepted, ids[-1])
 
 
 def to_wire(drafted: Drafted, hash_: int, draft_s: float) -> wire.Branch:

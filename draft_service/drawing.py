@@ -10,6 +10,8 @@ from forerun.sampling.noise import DraftNoise, MatchNoise
 from forerun.sampling.processors import Processors
 from forerun.types import SamplingParams, SparseLaw
 
+NUM_POSITIONS = 8  # whose noise is kept
+
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
@@ -85,6 +87,7 @@ class CoupledDrawer:
         self._noise = noise
         self._columns = columns
         self._num_ids = int(columns.max()) + 1
+        self._raws: dict[int, np.ndarray] = {}
 
     def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
         return int(
@@ -99,8 +102,13 @@ class CoupledDrawer:
         return _guesses(law, np.nan_to_num(times, nan=np.inf), self._columns, num_others, token)
 
     def _raw(self, context: list[int]) -> np.ndarray:
-        raw: np.ndarray = self._noise.raw(len(context), self._num_ids)[self._columns]
-        return raw
+        """Half of a draw's time goes into the noise, and branches of one sequence meet at the same positions."""
+        position = len(context)
+        if position not in self._raws:
+            if len(self._raws) >= NUM_POSITIONS:
+                del self._raws[next(iter(self._raws))]
+            self._raws[position] = self._noise.raw(position, self._num_ids)[self._columns]
+        return self._raws[position]
 
 
 def _guesses(law: np.ndarray, rank: np.ndarray, columns: np.ndarray, num_others: int, token: int | None) -> Guesses:

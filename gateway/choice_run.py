@@ -135,7 +135,7 @@ class ChoiceRun:
         if verdict is None:
             return 0
         wait_s = self._now() - asked_at if listener.num_moves == num_moves else None
-        draft.settle(base_len, verdict.num_accepted)
+        draft.settle(answer, verdict.num_accepted)
         self._learning.saw_round(answer, verdict, wait_s)
         if verdict.refused:
             self._watch.refused("target")

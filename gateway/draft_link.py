@@ -25,6 +25,7 @@ class DraftLink:
     """`ready` says whether a proposal may be asked for.
 
     `_held` is the length up to which the draft is known to hold the transcript; it answers Held if it does not.
+    `_sent_from` is where the ids of the last message begin, which a newer message may replace before it is sent.
     """
 
     def __init__(self, replicas: Replicas[DraftClient], terms: DraftTerms, deliver: Deliver) -> None:
@@ -33,7 +34,7 @@ class DraftLink:
         self.replica: Replica[DraftClient] | None = None
         self.stream: DraftStream | None = None
         self._questions, self._pushed = Questions(terms.needs_laws), Pushed(terms.needs_laws)
-        self._held, self._heard_at, self._num_settled = 0, 0.0, 0
+        self._held, self._sent_from, self._heard_at, self._num_settled = 0, 0, 0.0, 0
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
 
     def ready(self) -> bool:
@@ -70,7 +71,7 @@ class DraftLink:
         An unanswered question before it is abandoned.
         """
         self._questions.ask(len(transcript), k, self._now(), deadline_s, span_id, ahead)
-        self._pushed.asked_for(ahead.num_branches + 1)
+        self._pushed.asked_for(ahead.num_branches, num_answers=1)
         self._post(transcript, self._held)
 
     def ready_made(self, transcript: Transcript, limit: int) -> Answer | None:
@@ -106,9 +107,12 @@ class DraftLink:
                 raise ServiceUnavailable("the draft sent an empty message")
         return None
 
-    def settle(self, base_len: int, num_accepted: int) -> None:
-        """The draft holds its own tokens that were accepted."""
-        self._held = base_len + num_accepted
+    def settle(self, answer: Answer, num_accepted: int) -> None:
+        """The draft holds its own tokens that were accepted.
+
+        Of what it pushed it need not hold any more than the transcript before: it may have drafted that anew since.
+        """
+        self._held = answer.proposal.base_len + (0 if answer.ahead else num_accepted)
         self._num_settled += 1
         if self._num_settled >= NUM_TRUSTED:
             self._backoff_s = FIRST_BACKOFF_S
@@ -162,10 +166,12 @@ class DraftLink:
     def _send(self, transcript: Transcript, start: int, propose: Propose, ahead: AheadTerms) -> None:
         if self.stream is None:
             return
+        if self.stream.has_unsent:
+            start = min(start, self._sent_from)
         propose.base_len, propose.hash = start, transcript.hash
         propose.ids.extend(transcript.tail(start))
         propose.num_branches, propose.ahead_k = ahead.num_branches, ahead.k
-        self._held = len(transcript)
+        self._held, self._sent_from = len(transcript), start
         self.stream.post(DraftRequest(propose=propose))
 
     def _found(self, transcript: Transcript) -> Answer | None:

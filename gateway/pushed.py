@@ -17,12 +17,16 @@ class Pushed:
     def __init__(self, needs_laws: bool) -> None:
         self._needs_laws = needs_laws
         self._kept: dict[int, Proposal] = {}
-        self._num_allowed = 0
+        self._num_allowed, self._runs_ahead = 0, False
 
-    def asked_for(self, num_branches: int) -> None:
-        """A new round begins: what was ready for the last one is of no use any more."""
+    def asked_for(self, num_branches: int, num_answers: int = 0) -> None:
+        """A new round begins: what was ready for the last one is of no use any more.
+
+        Once a draft was asked to run ahead, its answer to a question may come as a push as well.
+        """
         self._kept.clear()
-        self._num_allowed += num_branches
+        self._runs_ahead |= num_branches > 0
+        self._num_allowed += num_branches + (num_answers if self._runs_ahead else 0)
 
     def keep(self, ahead: Ahead) -> None:
         """Takes what was pushed.

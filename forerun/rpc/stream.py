@@ -38,6 +38,11 @@ class ClientStream(Generic[Request, Reply]):
         self._wake = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the next message would take the place of one that nobody heard."""
+        return self._next is not None
+
     def post(self, message: Request) -> None:
         """Sends `message` next, in place of one that was posted before and is not yet on its way."""
         self._next = message

@@ -1,6 +1,5 @@
 """A real draft ahead of the verdict: what it pushes is what it would answer, and never in anyone's way."""
 
-import asyncio
 
 import pytest
 

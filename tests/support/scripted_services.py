@@ -246,11 +246,13 @@ class ScriptedDraft(_Scripted, draft_pb2_grpc.DraftServiceServicer):
 
     `behave` may be replaced while streams run; a draft that forgets answers Held once after forget_after proposals.
     `answered` is set with the first proposal: as a target's gate it keeps the text from ending before there is a draft.
+    push: `push(ids, tokens, propose) -> replies` that are sent after proposing `tokens`, if asked for.
     """
 
-    def __init__(self, behave=None, info_=None, tokens=TOKENS, forget_after=None):
+    def __init__(self, behave=None, info_=None, tokens=TOKENS, forget_after=None, push=None):
         super().__init__(info_ or info("draft"), tokens)
         self.behave = behave or good
+        self.push = push
         self.forget_after = forget_after
         self.first_is_good = True
         self.answered = asyncio.Event()
@@ -286,6 +288,16 @@ class _DraftSession(_Session):
             await self.context.write(draft_pb2.DraftReply(held=common_pb2.Held(len=len(self.ids))))
             return
         ids = self.ids[:committed]
+        if not propose.known and not await self._propose(ids, propose):
+            return
+        if propose.known:
+            self.ids = ids + continuation(ids, propose.k)
+        if self.service.push is not None and propose.num_branches:
+            for reply in self.service.push(ids, self.ids[committed:], propose):
+                await self.context.write(reply)
+
+    async def _propose(self, ids, propose):
+        """Whether it answered and remembers so."""
         behave = good if self.num_proposals == 0 and self.service.first_is_good else self.service.behave
         self.num_proposals += 1
         try:
@@ -293,12 +305,14 @@ class _DraftSession(_Session):
         except ConnectionError as error:
             await self.context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         if reply is None:
-            return
+            return False
         self.ids = ids + list(reply.proposal.tokens)
         await self.context.write(reply)
         self.service.answered.set()
         if self.num_proposals == self.service.forget_after:
             self.ids = self.ids[:2]
+            return False
+        return True
 
 
 def proposal(base_len, tokens, **laws):
@@ -347,6 +361,29 @@ def fault(ids, propose):
 
 def dies(ids, propose):
     raise ConnectionError("the draft died")
+
+
+def outcome(ids, tokens):
+    """The transcript that the verification of `tokens` after ids comes to."""
+    num_accepted = 0
+    while num_accepted < len(tokens) and tokens[num_accepted] == next_token([*ids, *tokens[:num_accepted]]):
+        num_accepted += 1
+    return ids + continuation(ids, num_accepted + 1)
+
+
+def pushing(*branches):
+    """A push of (transcript that it claims to follow, proposal after base_len, tokens)."""
+    made = [
+        draft_pb2.Branch(hash=transcript_hash(claimed), proposal=proposal(base_len, tokens, **laws).proposal)
+        for claimed, base_len, tokens, laws in branches
+    ]
+    return draft_pb2.DraftReply(ahead=draft_pb2.Ahead(branches=made))
+
+
+def foresees(ids, tokens, propose):
+    """Knows how it comes out."""
+    after = outcome(ids, tokens)
+    return [pushing((after, len(after), continuation(after, propose.ahead_k), {}))]
 
 
 @asynccontextmanager
