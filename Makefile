@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install install-dev protos test test-unit test-full test-gpu lint format bench clean
+.PHONY: help up install install-dev protos test test-unit test-full test-gpu lint format bench bench-peers clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ format: install-dev ## what linters can mend by themselves
 
 bench: install-dev ## the numbers of the README
 	@for name in engine wire serve; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS) || exit 1; done
+
+bench-peers: install-dev ## the pair beside other engines, each in an environment of its own (ARGS="--only vllm")
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) build dist forerun/v1 .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

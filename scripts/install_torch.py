@@ -1,4 +1,6 @@
-"""Installs the pinned torch in the build that this machine can use: `python scripts/install_torch.py auto|cpu|cuda`.
+"""Installs the pinned torch in the build that this machine can use.
+
+    python scripts/install_torch.py auto|cpu|cuda [torch==VERSION]
 
 On Linux, PyPI's torch is a CUDA build of gigabytes. So pip is first asked what it would choose; only where that is
 no CPU build, PyTorch's own index of CPU builds is added.
@@ -17,9 +19,9 @@ PIP = (sys.executable, "-m", "pip", "install")
 _CUDA_PACKAGES = ("nvidia-", "cuda-", "triton")
 
 
-def main(choice: str) -> None:
-    """Leaves the pinned torch installed; exits with a sentence where `choice` is unknown."""
-    requirement = pinned_requirement(ROOT / "pyproject.toml")
+def main(choice: str, requirement: str = "") -> None:
+    """Leaves `requirement`, else the project's torch, installed; exits with a sentence where `choice` is unknown."""
+    requirement = requirement or pinned_requirement(ROOT / "pyproject.toml")
     if choice not in ("auto", "cpu", "cuda"):
         sys.exit(f"TORCH={choice} is unknown; use auto, cpu or cuda")
     cuda = choice == "cuda" or (choice == "auto" and has_nvidia())
@@ -73,4 +75,4 @@ def is_cpu_build(metadata: dict[str, object]) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "auto")
+    main(*(sys.argv[1:] or ["auto"]))

@@ -58,7 +58,7 @@ def prepare_bundled(report: Report | None = None) -> Path:
 def _convert_into(folder: Path, say: Report) -> None:
     from forerun.models.gguf_conversion import convert
 
-    source = _gguf_file()
+    source = gguf_file()
     for abandoned in folder.parent.glob(_UNFINISHED + "*"):
         shutil.rmtree(abandoned)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as unfinished:
@@ -78,7 +78,8 @@ def _package_version() -> str:
         ) from error
 
 
-def _gguf_file() -> Path:
+def gguf_file() -> Path:
+    """The bundled model as its package ships it, 4 bits a weight. Raises ConfigError where it does not."""
     # The package's own code is never imported: it needs libraries that only its authors' tool uses.
     spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
     folders = list(spec.submodule_search_locations or []) if spec else []

@@ -1,0 +1,1 @@
+"""One module a peer; each runs in that peer's environment and may import nothing of the project but its neighbours."""
