@@ -74,7 +74,7 @@ class Verdict:
     """The first num_accepted proposed tokens and then `token` follow the first base_len tokens.
 
     step_s: seconds of the forward; num_rows: tokens in it; num_queued: sequences that waited meanwhile;
-    refused: why the proposal was not used at all, empty if it was.
+    refused: why the proposal was not used at all, empty if it was; queued_s: its wait for the forward to start.
     """
 
     base_len: int
@@ -86,6 +86,7 @@ class Verdict:
     num_queued: int = 0
     num_cached_tokens: int = 0
     refused: str = ""
+    queued_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

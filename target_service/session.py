@@ -71,6 +71,7 @@ class TargetSession:
         self._num_due = 0
         self._proposal = Proposal(len(prompt))
         self._deferred: Verify | None = None
+        self._received_ns: int | None = None
         self._starved = ""
         self._counted = False
 
@@ -78,7 +79,7 @@ class TargetSession:
         self._loop.call(self._add, self)
 
     def receive(self, request: Verify) -> None:
-        self._loop.call(partial(self._take, request), self)
+        self._loop.call(partial(self._take, request, time.time_ns()), self)
 
     def waiting_for(self) -> str:
         if self._num_due == 0 and self._scoring is None:
@@ -119,9 +120,15 @@ class TargetSession:
             num_rows=step.num_rows,
             num_queued=step.num_queued,
             num_cached_tokens=sequence.num_cached_tokens or 0,
+            queued_s=self._queued_s(step),
         )
         self._reply(convert.verdict_to_pb(verdict))
         self._go_on()
+
+    def _queued_s(self, step: StepReport) -> float:
+        """From the message's receipt to the start of its first forward; 0 for what a grant brings after that."""
+        received_ns, self._received_ns = self._received_ns, None
+        return max(step.start_ns - received_ns, 0) / 1e9 if received_ns is not None else 0.0
 
     def _add(self) -> None:
         self._loop.add(self._sequence, self)
@@ -134,11 +141,12 @@ class TargetSession:
         self._end_span()
         self._loop.remove(self._sequence)
 
-    def _take(self, request: Verify) -> None:
+    def _take(self, request: Verify, received_ns: int) -> None:
         """A new message: what was in flight is void, what was signed stays."""
         if self._scoring is not None:
             self._deferred = request
             return
+        self._received_ns = received_ns
         table, sequence = self._loop.table, self._sequence
         table.truncate(sequence, self._signed)
         held = table.commit(sequence, request.base_len, list(request.ids))
@@ -204,7 +212,7 @@ class TargetSession:
         self._reply(PromptLogprobs(logprobs=convert.logprobs_to_pb(scoring.logprobs)))
         self._scoring = None
         if self._deferred is not None:
-            self._take(self._deferred)
+            self._take(self._deferred, time.time_ns())
 
     def _count(self, num_tokens: int, refused: str) -> None:
         self._metrics.generation_tokens.inc(num_tokens)

@@ -120,6 +120,7 @@ def verdict_to_pb(verdict: Verdict) -> target_pb2.Verdict:
         num_queued=verdict.num_queued,
         num_cached_tokens=verdict.num_cached_tokens,
         refused=verdict.refused,
+        queued_s=verdict.queued_s,
     )
 
 
@@ -135,6 +136,7 @@ def verdict_from_pb(pb: target_pb2.Verdict) -> Verdict:
         pb.num_queued,
         pb.num_cached_tokens,
         pb.refused,
+        pb.queued_s,
     )
 
 
