@@ -6,13 +6,13 @@ steps grow longer than the waits that are saved; then it is off, but for a trial
 
 from typing import Literal
 
-from gateway.costs import Ema
+from gateway.ema import Ema
 from gateway.questions import NOT_AHEAD, AheadTerms
 
 AheadMode = Literal["auto", "on", "off"]
 Key = tuple[int, int]
 
-NUM_BRANCHES = 8
+NUM_BRANCHES = 16  # a draft begins no more than it has time for
 TRIAL_ROUNDS = 16  # of each kind
 WORTH = 0.97  # of a round's time without; above it the gain is noise
 STAY_ROUNDS, MAX_STAY_ROUNDS = 256, 4096  # until the next trial; doubles while trials fail

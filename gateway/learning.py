@@ -30,7 +30,8 @@ class Learning:
             if not answer.ahead:
                 self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
         if wait_s is not None:
-            self._costs.saw_verdict(verdict.num_rows or num_drafted + 1, verdict.step_s, wait_s)
+            rows = verdict.num_rows or num_drafted + 1
+            self._costs.saw_verdict(rows, verdict.step_s, wait_s, verdict.queued_s)
         num_generated = self._transcript.num_generated
         self._speculation.saw_round(answer.asked.k, num_drafted, verdict.num_accepted, num_generated)
 

@@ -4,14 +4,15 @@ from dataclasses import dataclass, field
 
 from gateway.acceptance import Acceptance, SharedAcceptance
 from gateway.costs import Costs
+from gateway.pace import Pace, best_pace
 
-MAX_K = 8
+MAX_K = 16
 GRANT = 16  # renewed when half is used, so that the target never waits for the gateway
 MEASURE_GRANT = 3  # tokens alone, to learn what a plain step costs
-MIN_GAIN = 1.03  # entering costs the rest of a grant; a gain below this is noise
+MIN_GAIN, STAY_GAIN = 1.02, 0.98  # between them a gain is noise: whoever speculates goes on, whoever does not waits
 TRIAL_ROUNDS = 4
-TRIAL_WORTH, FIRST_TRIAL_WORTH = 0.8, 0.6  # of plain speed; the model errs against a draft seen only from the side
-TRIAL_TOKENS, MAX_TRIAL_TOKENS = 256, 4096  # tokens alone between trials that failed
+TRIAL_SHARE, FIRST_TRIAL_WORTH = 0.002, 0.6
+TRIAL_OVERHEAD = 0.3  # tokens that a change between the two ways costs
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
 SHADOW_K = 4
 NUM_FIRST_SHADOWS = 3
@@ -25,8 +26,8 @@ class PairRecord:
 
     costs: Costs = field(default_factory=Costs)
     acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
-    trial_tokens: int = TRIAL_TOKENS
-    num_alone: int = 0  # tokens since the last trial
+    num_alone: int = 0  # tokens since the last round or trial
+    was_tried: bool = False
 
     def acceptance_of(self, kind: str) -> SharedAcceptance:
         """The shared table of requests of this kind."""
@@ -47,7 +48,7 @@ class Speculation:
         self._pause = MIN_PAUSE
         self._alone_until = 0
         self._next_shadow, self._shadow_gap, self._num_shadows = 0, SHADOW_TOKENS, 0
-        self._speculating, self._trial_rounds = False, 0
+        self._speculating, self._trial_rounds, self._num_to_measure = False, 0, 0
 
     def choose(self, num_generated: int, num_sequences: int, limit: int) -> int:
         """K of the next round, at most `limit`; 0 lets the target go on alone."""
@@ -55,13 +56,13 @@ class Speculation:
             return 0
         if self._fixed_k is not None:
             return min(self._fixed_k, limit)
-        if self._costs.plain_is_old() or not self._costs.knows_draft():
+        if not self._costs.knows_draft() or self._is_measuring():
             return 0
         return self._adaptive(num_sequences, min(limit, self._max_k))
 
     def grant(self, draft_is_ready: bool) -> int:
         """Tokens that the target may produce alone; few where a round is likely to follow soon."""
-        soon = self._fixed_k is not None or (self._costs.plain_is_old() and self._costs.knows_draft())
+        soon = self._fixed_k is not None or self._num_to_measure > 0
         return MEASURE_GRANT if draft_is_ready and soon else GRANT
 
     def deadline_s(self, k: int, num_behind: int) -> float:
@@ -99,6 +100,7 @@ class Speculation:
     def saw_alone(self, num_tokens: int) -> None:
         """The target committed tokens under a grant."""
         self._pair.num_alone += num_tokens
+        self._num_to_measure = max(self._num_to_measure - num_tokens, 0)
 
     def saw_lateness(self, num_generated: int) -> None:
         """A round waited in vain: that cost more than a token, so the pause is long from the first time on."""
@@ -111,39 +113,30 @@ class Speculation:
         self._pause = min(2 * self._pause, MAX_PAUSE)
 
     def _adaptive(self, num_sequences: int, limit: int) -> int:
-        k, gain = self._best(num_sequences, limit)
-        if self._trial_rounds > 0 or gain >= (1.0 if self._speculating else MIN_GAIN):
-            self._enter(gain)
-            return k
+        pace = self._best(num_sequences, limit)
+        if self._trial_rounds > 0 or pace.gain >= (STAY_GAIN if self._speculating else MIN_GAIN):
+            self._speculating = True
+            return pace.k
         if self._speculating:
-            self._leave()
-        if self._trial_is_due(gain):
-            self._trial_rounds = TRIAL_ROUNDS
-            return k
+            self._speculating, self._next_shadow = False, 0
+        if self._trial_is_due(pace):
+            self._pair.was_tried, self._pair.num_alone, self._trial_rounds = True, 0, TRIAL_ROUNDS
+            return pace.k
         return 0
 
-    def _best(self, num_sequences: int, limit: int) -> tuple[int, float]:
-        """The best K ≥ 1 and its tokens/s as a multiple of plain decoding's."""
+    def _is_measuring(self) -> bool:
+        """Whether this sequence goes alone for the price of a plain step, which one does for all of the pair."""
+        if self._num_to_measure == 0 and self._costs.claims_measurement():
+            self._num_to_measure = MEASURE_GRANT
+        return self._num_to_measure > 0
+
+    def _best(self, num_sequences: int, limit: int) -> Pace:
         plain_s = self._costs.plain_s(num_sequences) or 0.0
-        survival, expected, best = 1.0, 1.0, (1, 0.0)
-        for k in range(1, limit + 1):
-            survival *= self._acceptance.at(k - 1)
-            expected += survival
-            gain = expected * plain_s / max(self._costs.round_s(k, num_sequences) or 0.0, 1e-9)
-            best = max(best, (k, gain), key=lambda pair: pair[1])
-        return best
+        return best_pace(self._acceptance.at, lambda k: self._costs.round_s(k, num_sequences) or 0.0, plain_s, limit)
 
-    def _trial_is_due(self, gain: float) -> bool:
-        first = self._costs.num_rounds == 0
-        rested = first or self._pair.num_alone >= self._pair.trial_tokens
-        return rested and gain >= (FIRST_TRIAL_WORTH if first else TRIAL_WORTH)
-
-    def _enter(self, gain: float) -> None:
-        self._speculating = True
-        if gain >= MIN_GAIN:
-            self._pair.trial_tokens = TRIAL_TOKENS
-
-    def _leave(self) -> None:
-        self._speculating = False
-        self._pair.trial_tokens = min(2 * self._pair.trial_tokens, MAX_TRIAL_TOKENS)
-        self._next_shadow = 0
+    def _trial_is_due(self, pace: Pace) -> bool:
+        """The model errs against a draft seen only from the side: trials cost TRIAL_SHARE of what goes on without."""
+        if not self._pair.was_tried:
+            return pace.gain >= FIRST_TRIAL_WORTH
+        cost_tokens = TRIAL_OVERHEAD + TRIAL_ROUNDS * pace.num_tokens * max(1 / max(pace.gain, 1e-9) - 1, 0.0)
+        return self._pair.num_alone * TRIAL_SHARE >= cost_tokens

@@ -2,16 +2,24 @@
 
 import pytest
 
-from tests.support.simulated_pair import World, generate
+from tests.support.simulation import World, generate, skill
 from tests.support.virtual_time import run
 
 AS_FAST = 0.98
 
 
-def gain(num_choices=1, num_tokens=1000, k=None, **world):
+def world(acceptance=0.8, draft_s=0.002, row_s=0.0001, draft_link_s=0.0001, target_link_s=0.0001):
+    """Steps of 12 ms that do not vary; links one way."""
+    return World(
+        flat_rows=1, row_s=row_s, draft_step_s=draft_s, draft_rtt_s=2 * draft_link_s, target_rtt_s=2 * target_link_s,
+        skill=skill((acceptance,)), noise=0.0, jitter_s=0.0,
+    )  # fmt: skip
+
+
+def gain(num_choices=1, num_tokens=1000, k=None, **peers):
     """Tokens/s as a multiple of plain decoding's, and the last choice's stats."""
-    plain = run(generate(World(**world), num_tokens, k=0))
-    outcome = run(generate(World(**world), num_tokens, k, num_choices))
+    plain = run(generate(world(**peers), num_tokens, k=0))
+    outcome = run(generate(world(**peers), num_tokens, k, num_choices))
     return plain.token_s / outcome.token_s, outcome.stats
 
 
@@ -24,7 +32,7 @@ def test_no_delay_on_the_drafts_link_makes_it_slower_than_plain_case_32(draft_li
 
 
 @pytest.mark.parametrize(
-    "world",
+    "peers",
     [
         {"acceptance": 0.0},
         {"acceptance": 0.1},
@@ -33,14 +41,14 @@ def test_no_delay_on_the_drafts_link_makes_it_slower_than_plain_case_32(draft_li
         {"acceptance": 1.0, "draft_link_s": 0.1},
     ],
 )
-def test_k_falls_to_0_for_a_draft_that_does_not_pay(world):
-    speed, stats = gain(num_choices=2, **world)
+def test_k_falls_to_0_for_a_draft_that_does_not_pay(peers):
+    speed, stats = gain(num_choices=2, **peers)
     assert speed >= AS_FAST
     assert stats.num_drafts <= 12  # trials
 
 
 @pytest.mark.parametrize(
-    "world",
+    "peers",
     [
         {},
         {"acceptance": 0.95},
@@ -49,9 +57,9 @@ def test_k_falls_to_0_for_a_draft_that_does_not_pay(world):
         {"acceptance": 0.9, "row_s": 0.003},
     ],
 )
-def test_for_a_good_draft_auto_comes_near_the_best_fixed_k(world):
-    best = max(gain(k=k, **world)[0] for k in (1, 2, 3, 4, 6, 8))
-    speed, stats = gain(num_choices=3, **world)
+def test_for_a_good_draft_auto_comes_near_the_best_fixed_k(peers):
+    best = max(gain(k=k, **peers)[0] for k in (1, 2, 3, 4, 6, 8))
+    speed, stats = gain(num_choices=3, **peers)
     assert speed >= 0.93 * best
     assert stats.num_drafts > 100
 

@@ -4,8 +4,11 @@ import pytest
 
 from forerun.rpc.messages import Proposal
 from gateway.acceptance import PRIOR, Acceptance, SharedAcceptance
-from gateway.costs import Costs, StepTimes
+from gateway.costs import Costs
+from gateway.pace import best_pace
 from gateway.shadow import Shadow
+from gateway.shifts import cycle_s
+from gateway.step_times import StepTimes, isotonic
 
 
 def test_step_times_are_interpolated_between_what_was_seen_and_assumed_to_grow_beyond():
@@ -16,6 +19,48 @@ def test_step_times_are_interpolated_between_what_was_seen_and_assumed_to_grow_b
     assert steps.at(3) == pytest.approx(0.012)
     assert steps.at(9) > 0.014
     assert steps.at(1) == pytest.approx(0.010)
+
+
+def test_a_step_over_more_rows_is_taken_to_cost_no_less():
+    assert isotonic([1.0, 3.0, 2.0, 4.0], [1.0, 1.0, 3.0, 1.0]) == [1.0, 2.25, 2.25, 4.0]
+    steps = StepTimes()
+    for i in range(40):
+        steps.add(2, 0.010 + i * 1e-9)
+    steps.add(1, 0.014)
+    assert steps.at(1) <= steps.at(2) < 0.011
+
+
+def test_a_machine_that_slows_down_does_so_for_row_counts_that_are_not_seen():
+    steps = StepTimes()
+    steps.add(1, 0.010)
+    for i in range(100):
+        steps.add(9, (0.012 if i < 50 else 0.024) + i * 1e-9)
+    assert steps.at(1) == pytest.approx(0.020, rel=0.15)
+
+
+def test_a_step_counts_once_however_many_sequences_tell_of_it():
+    often, once = StepTimes(), StepTimes()
+    for steps, times in ((often, 16), (once, 1)):
+        steps.add(4, 0.010)
+        for _ in range(times):
+            steps.add(4, 0.020)
+    assert often.at(4) == once.at(4)
+
+
+def test_sequences_that_are_away_less_than_a_step_take_turns_in_two_shifts():
+    assert cycle_s(lambda rows: 0.010, 0.004, 1, 5) == pytest.approx(0.014)
+    assert cycle_s(lambda rows: 0.010, 0.004, 8, 5) == pytest.approx(0.020)
+    assert cycle_s(lambda rows: 0.001 * rows, 0.004, 8, 5) == pytest.approx(0.040)
+    assert cycle_s(lambda rows: 0.010, 1.0, 2, 5) == pytest.approx(1.010)
+
+
+def test_k_goes_as_far_as_survival_is_worth_its_price():
+    """λ rule: t_d + dT/dm = 2, plain 10, α = 0.8 each: survival ≥ λ · 2 up to k, below it beyond."""
+    pace = best_pace(lambda _: 0.8, lambda k: 10.0 + 2.0 * k, 10.0, 16)
+    speed = pace.gain / 10.0
+    assert 0.8**pace.k >= speed * 2.0 > 0.8 ** (pace.k + 1)
+    assert pace.num_tokens == pytest.approx(sum(0.8**i for i in range(pace.k + 1)))
+    assert best_pace(lambda _: 0.8, lambda k: 10.0, 10.0, 0).k == 0
 
 
 def test_a_round_costs_its_steps_and_its_waits():
@@ -47,6 +92,15 @@ def test_a_new_request_starts_where_others_of_its_kind_are():
     for _ in range(300):
         Acceptance(shared).saw([0.0])
     assert Acceptance(shared).at(0) < 0.05
+
+
+def test_a_position_that_was_hardly_seen_is_taken_to_be_like_the_one_before():
+    shared = SharedAcceptance()
+    for _ in range(100):
+        shared.saw([1.0, 1.0])
+    shared.saw([1.0, 1.0, 0.0])
+    assert shared.at(2) > 0.85
+    assert shared.at(9) == shared.at(2)
 
 
 def test_a_shadow_is_scored_up_to_the_first_difference():
