@@ -14,6 +14,7 @@ from draft_service.branches import Branch
 from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer, Guesses
 from draft_service.odds import Odds, Outcome
+from draft_service.width import Width
 from forerun.engine.loop import EngineLoop, Owner
 from forerun.rpc import convert
 from forerun.rpc import messages as wire
@@ -30,9 +31,10 @@ class Ahead:
     """
 
     def __init__(
-        self, loop: EngineLoop, drawer: Drawer, odds: Odds, max_model_len: int, push: Callable[[wire.Ahead], None]
-    ) -> None:
-        self._loop, self._drawer, self._odds = loop, drawer, odds
+        self, loop: EngineLoop, drawer: Drawer, odds: Odds, width: Width, max_model_len: int,
+        push: Callable[[wire.Ahead], None],
+    ) -> None:  # fmt: skip
+        self._loop, self._drawer, self._odds, self._width = loop, drawer, odds, width
         self._max_model_len, self._push = max_model_len, push
         self._parent: Drafted | None = None
         self._hash = 0
@@ -40,6 +42,7 @@ class Ahead:
         self._span: Span = INVALID_SPAN
         self._positions: list[Guesses] = []
         self._survival = 0.0
+        self._num_asked = 0
         self._num_bonus = 0
         self._branches: list[Branch] = []
 
@@ -48,7 +51,8 @@ class Ahead:
 
         hash_: of the transcript before those tokens.
         """
-        num_branches = min(num_branches, MAX_BRANCHES)
+        self._num_asked = min(num_branches, MAX_BRANCHES)
+        num_branches = self._width.within(self._num_asked)
         self._parent, self._hash, self._k, self._span = parent, hash_, k, span
         self._positions = [self._guess(parent, i, num_branches) for i in range(len(parent.tokens))]
         self._survival = self._odds.survival(self._positions)
@@ -68,10 +72,15 @@ class Ahead:
         outcomes = self._odds.bonuses(len(self._parent.tokens), self._survival, guesses)
         self._fork(outcomes[: self._num_bonus])
 
-    def take(self, base_len: int, ids: Sequence[int], hash_: int) -> Drafted | None:
-        """The transcript went on: the branch whose outcome that is, for its new owner; all others are freed."""
+    def take(self, base_len: int, ids: Sequence[int], hash_: int, was_known: bool) -> Drafted | None:
+        """The transcript went on: the branch whose outcome that is, for its new owner; all others are freed.
+
+        was_known: its proposal came in time.
+        """
         self._learn(base_len, ids)
         found = next((branch for branch in self._branches if branch.hash == hash_), None)
+        if self._parent is not None:
+            self._width.saw(self._num_asked, self._is_done and (found is None or was_known))
         drafted = found.drafted if found is not None else None
         if drafted is not None and not _continues(drafted, base_len, ids):
             drafted = None
@@ -86,6 +95,11 @@ class Ahead:
             branch.drop()
         self._branches.clear()
         self._parent = None
+
+    @property
+    def _is_done(self) -> bool:
+        has_bonus = not self._num_bonus or len(self._positions) > len(self._parent.tokens if self._parent else ())
+        return has_bonus and all(branch.is_finished for branch in self._branches)
 
     def _guess(self, parent: Drafted, place: int, num_others: int) -> Guesses:
         context = parent.sequence.tokens[: parent.base_len + place]

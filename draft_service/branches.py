@@ -44,10 +44,11 @@ class Branch:
         if self.drafted is None:
             return
         self.drafted.draw(self._drawer, logits[-1])
+        sequence = self.drafted.sequence
         if self.drafted.num_due:
-            self._loop.table.demand(self.drafted.sequence, 1)
+            sequence.request(len(sequence.tokens), 1)
         else:
-            self.drafted.sequence.rest()
+            sequence.rest()
             self._done()
 
     def on_starved(self, reason: str) -> None:

@@ -12,6 +12,7 @@ from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer
 from draft_service.odds import Odds
 from draft_service.proposing import check_transcript, start_span
+from draft_service.width import Width
 from forerun.engine.loop import NOT_FINITE, EngineLoop, StepReport
 from forerun.engine.sequence import Sequence
 from forerun.errors import SequenceFault
@@ -35,6 +36,7 @@ class DraftSession:
         opened: DraftOpen,
         drawer: Drawer,
         odds: Odds,
+        width: Width,
         loop: EngineLoop,
         max_model_len: int,
         vocab_size: int,
@@ -55,7 +57,7 @@ class DraftSession:
         prompt = list(opened.prompt)
         check_transcript(prompt, vocab_size, prompt, transcript_hash(prompt))
         self._drafted = Drafted(Sequence(prompt, opened.cache_salt, num_committed=len(prompt)), len(prompt))
-        self._ahead = Ahead(loop, drawer, odds, max_model_len, reply)
+        self._ahead = Ahead(loop, drawer, odds, width, max_model_len, reply)
         self._asked = Propose()
         self._was_ahead = False
         self._started_s = 0.0
@@ -127,7 +129,7 @@ class DraftSession:
         if self._drafted.num_due:
             self._metrics.overtaken_proposals.inc()
         base_len = request.base_len + len(request.ids)
-        branch = self._ahead.take(request.base_len, request.ids, request.hash)
+        branch = self._ahead.take(request.base_len, request.ids, request.hash, request.known)
         self._was_ahead = branch is not None
         if branch is not None:
             self._go_on_with(branch)

@@ -43,7 +43,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def add_expendable(self, sequence: Sequence) -> None:
-        """A sequence that has its blocks already: it never waits, and takes no other's place."""
+        """A sequence that has its blocks already: it takes no other's place, and once it gave way it waits for ever."""
         self.running.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -84,7 +84,7 @@ class Scheduler:
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""
         while sum(1 for s in self.running if s.num_due > 0 and not s.expendable) < self._max_running:
-            sequence = next((s for s in self.waiting if s.num_due > 0), None)
+            sequence = next((s for s in self.waiting if s.num_due > 0 and not s.expendable), None)
             if sequence is None:
                 return
             self._table.reuse_prefix(sequence)

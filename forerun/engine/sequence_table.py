@@ -92,7 +92,6 @@ class SequenceTable:
             num_computed=length,
             block_table=parent.block_table[:shared],
             block_hashes=parent.block_hashes[:shared],
-            num_cached_tokens=parent.num_cached_tokens,
             expendable=True,
         )
         for block in fork.block_table:

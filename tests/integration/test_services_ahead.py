@@ -1,6 +1,6 @@
 """A real draft ahead of the verdict: what it pushes is what it would answer, and never in anyone's way."""
 
-
+import numpy as np
 import pytest
 
 from forerun.rpc.messages import Ahead, Proposal
@@ -31,15 +31,19 @@ async def pushed(line, num_branches, transcript, tokens):
 
 
 def content(proposal):
-    return list(proposal.tokens), list(proposal.support_lens), list(proposal.support_ids), list(proposal.weights)
+    return list(proposal.tokens), list(proposal.support_lens), list(proposal.support_ids)
+
+
+def weights(proposal):
+    return np.array(proposal.weights, dtype=np.int64)
 
 
 @pytest.mark.parametrize("length", [9, 14, 15, 16, 17, 30])
 @pytest.mark.parametrize("name", PARAMS)
-async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(tiny_draft, name, length):
-    """At every place of a block's border."""
+async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(ahead_draft, name, length):
+    """At every place of a block's border. A step over other rows may round a weight of 2^14 the other way."""
     prompt = (PROMPT * 4)[:length]
-    async with clients(tiny_draft.address, tiny_draft.address) as (_, draft):
+    async with clients(ahead_draft.address, ahead_draft.address) as (_, draft):
         line = DraftLine(draft, prompt, PARAMS[name], seed=3)
         line.ask(prompt, 3, num_branches=8, ahead_k=4)
         tokens = list((await line.expect(Proposal)).tokens)
@@ -48,17 +52,18 @@ async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(tiny_
         for ids, proposal in branches:
             fresh = DraftLine(draft, prompt, PARAMS[name], seed=3)
             assert proposal.base_len == len(ids)
-            assert content(await fresh.propose(ids, 4, len(prompt))) == content(proposal)
+            answer = await fresh.propose(ids, 4, len(prompt))
+            assert content(answer) == content(proposal)
+            assert np.abs(weights(answer) - weights(proposal)).max(initial=0) <= 1
             await fresh.finish()
         await line.finish()
 
 
 @pytest.mark.parametrize("name", PARAMS)
-async def test_proposals_that_were_drafted_ahead_are_verified_and_the_text_is_the_same(tiny_target, tiny_draft, name):
+async def test_proposals_that_were_drafted_ahead_are_verified_and_the_text_is_the_same(tiny_target, ahead_draft, name):
     """Under match that of plain decoding; under the other rules a valid one, whose law is tested elsewhere."""
-    async with clients(tiny_target.address, tiny_draft.address) as (target, draft):
+    async with clients(tiny_target.address, ahead_draft.address) as (target, draft):
         run, line = await drafted_ahead(target, draft, PROMPT, 60, PARAMS[name], seed=4)
-        print(name, line.num_hits, line.num_asked, run.num_accepted)
         assert line.num_hits > 3
         assert all(verdict.refused == "" for _, verdict in run.rounds)
         if not PARAMS[name].verification.needs_laws:

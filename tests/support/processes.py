@@ -217,6 +217,12 @@ def tiny_draft(fleet, tiny_pair):
 
 
 @pytest.fixture(scope="session")
+def ahead_draft(fleet, tiny_pair):
+    """The tiny draft again, for streams that wait for every branch: it is never hurried into fewer of them."""
+    return fleet.draft(tiny_pair.draft, tiny_pair.target, "--max-sequences", 63)
+
+
+@pytest.fixture(scope="session")
 def tiny_ngram(fleet):
     """Prompt lookup that starts at one matching token."""
     return fleet.ngram("--ngram-min", "1")

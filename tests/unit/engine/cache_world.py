@@ -24,6 +24,22 @@ class CacheWorld:
         self.scheduler.add(sequence)
         return sequence
 
+    def fork(self, parent, length, tokens, room):
+        """An expendable sequence whose first logits are due; None where there is no room."""
+        forked = self.table.fork(parent, length, tokens, room)
+        if forked is None:
+            return None
+        sequence, source = forked
+        if source is not None:
+            copy = sequence.block_table[length // BLOCK_SIZE]
+            assert self.pool.is_writable(copy)
+            for offset in range(BLOCK_SIZE):
+                self.content[copy, offset] = self.content.get((source, offset))
+        self.sequences.append(sequence)
+        self.scheduler.add_expendable(sequence)
+        sequence.request(len(sequence.tokens), 1)
+        return sequence
+
     def close(self, sequence):
         self.table.index_committed(sequence)
         self.scheduler.remove(sequence)
@@ -38,7 +54,7 @@ class CacheWorld:
         for piece in slices:
             self._compute(piece.sequence, piece.num_tokens)
         for sequence in [s for s in self.scheduler.waiting if s.num_due > 0]:
-            if self.table.num_missing_blocks(sequence, sequence.goal) > self.pool.num_blocks:
+            if sequence.expendable or self.table.num_missing_blocks(sequence, sequence.goal) > self.pool.num_blocks:
                 self.close(sequence)
         return [(piece.sequence, piece.num_tokens) for piece in slices]
 

@@ -222,3 +222,58 @@ def test_a_prefill_stays_small_while_a_stream_waits_between_two_messages_and_gro
             piece.sequence.num_computed += piece.num_tokens
     assert chat.num_due == 0
     assert chunks == [8] * LATELY + [40, 40]
+
+
+def forked(world, parent, num, length, room):
+    return [world.fork(parent, length, [900 + i], room) for i in range(num)]
+
+
+def test_forks_are_computed_beside_all_others_and_leave_them_their_places():
+    world = CacheWorld(num_blocks=100, max_running=2)
+    first, second = opened(world, 9, 9)
+    run_until_idle(world)
+    forks = forked(world, first, 3, 9, 12)
+    world.table.demand(second, 1)
+    assert world.step(max_rows=64) == [(second, 1), (forks[0], 1)]
+    (third,) = opened(world, 3)
+    assert world.step(max_rows=64)[0] == (third, 3)
+    run_until_idle(world)
+
+
+def test_whoever_needs_blocks_takes_those_of_forks_first_and_never_the_other_way_round():
+    world = CacheWorld(num_blocks=8, max_running=4)
+    idle, parent = opened(world, 4, 9)
+    run_until_idle(world)
+    forks = forked(world, parent, 5, 9, 16)
+    assert [fork is not None for fork in forks] == [True, True, False, False, False]
+    (newcomer,) = opened(world, 12)
+    world.step(max_rows=64, prefill=64)
+    world.check()
+    assert newcomer.num_due == 0
+    assert idle.block_table and parent.block_table, "neither a neighbour nor the parent had to go"
+    assert forks[0].block_table and not forks[1].block_table
+    assert forks[1] not in world.sequences, "a fork that gave way is told, and never asks for blocks again"
+
+
+def test_a_fork_shares_full_blocks_and_computes_its_own_tokens_alone():
+    world = CacheWorld(num_blocks=20)
+    (parent,) = opened(world, 2 * BLOCK_SIZE + 3)
+    run_until_idle(world)
+    fork = world.fork(parent, 2 * BLOCK_SIZE + 2, [77], 2 * BLOCK_SIZE + 4)
+    assert fork.block_table[:2] == parent.block_table[:2] and fork.block_table[2] != parent.block_table[2]
+    assert world.step(max_rows=64) == [(fork, 1)]
+    assert world.fork(parent, len(parent.tokens) + 1, [77], 99) is None, "what is not computed cannot be forked"
+
+
+def test_a_fork_that_was_adopted_gives_way_no_more_easily_than_others():
+    world = CacheWorld(num_blocks=5)
+    (parent,) = opened(world, 9)
+    run_until_idle(world)
+    kept, spare = forked(world, parent, 2, 9, 12)
+    kept.expendable = False
+    world.close(parent)
+    run_until_idle(world)
+    world.table.demand(world.open(range(5000, 5008)), 1)
+    world.step(max_rows=64, prefill=64)
+    world.check()
+    assert kept.block_table and not spare.block_table
