@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from forerun.engine.attention import native_library
+from forerun.engine import native_code
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
+from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import PRIVATE, cache_folder, locked
 
@@ -59,9 +60,11 @@ class Recipe:
             self.num_threads,
             [version(package) for package in _COMPILED_WITH],
             platform.machine(),
-            _cpu_flags(),
+            native_code.cpu_flags(),
             [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
         ]
+        if self.precision == "int8":
+            facts.append(native_linear.LAYOUT)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 
@@ -87,11 +90,7 @@ def padded(numbers: torch.Tensor) -> torch.Tensor:
 
 def can_compile() -> bool:
     """Whether there is a C++ compiler."""
-    try:
-        native_library.find_compiler(os.environ)
-    except ConfigError:
-        return False
-    return True
+    return native_code.find_compiler(os.environ) is not None
 
 
 def load(recipe: Recipe) -> LoadedModel:
@@ -105,6 +104,8 @@ def load(recipe: Recipe) -> LoadedModel:
             if not folder.is_dir():
                 _compile_into(folder, recipe)
     facts = json.loads((folder / FACTS).read_text())
+    if facts.get("calls_native"):
+        native_linear.register()
     return LoadedModel(
         CompiledForward(folder / PACKAGE),
         read_config(recipe.folder, recipe.precision),
@@ -147,9 +148,3 @@ def _content(folder: Path) -> list[Any]:
     config = (folder / "config.json").read_text()
     files = sorted(path for pattern in ("*.safetensors", "vocab.npy") for path in folder.glob(pattern))
     return [config, [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]]
-
-
-def _cpu_flags() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

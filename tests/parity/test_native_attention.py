@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from forerun.engine import attention
+from forerun.engine import attention, native_code
 from forerun.engine.attention import native_library, paged_native
 from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
 from forerun.errors import ConfigError
@@ -166,7 +166,7 @@ def test_a_random_world_equals_the_definition(seed):
     ids=" ".join,
 )
 def test_code_for_lesser_machines_equals_the_definition(flags, monkeypatch):
-    monkeypatch.setattr(native_library, "_FLAGS", (*native_library._FLAGS, *flags))
+    monkeypatch.setattr(native_code, "FLAGS", (*native_code.FLAGS, *flags))
     for seed in range(20):
         assert_defined(*random_world(seed))
     assert_bits_depend_on_the_row_alone(*random_world(5))
@@ -303,7 +303,7 @@ class TestCompilation:
         assert [path.name for path in (tmp_path / "cache" / "native").iterdir()] == ["lock"]
 
     def test_it_is_compiled_once_for_a_compiler(self, monkeypatch, tmp_path):
-        real = native_library.find_compiler({})
+        real = native_code.find_compiler({})
         monkeypatch.setenv("CXX", self.compiler(tmp_path, f'exec {real} "$@"'))
         for _ in range(2):
             attention.create("paged_native")

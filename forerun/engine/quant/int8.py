@@ -1,7 +1,8 @@
 """Weight-only int8: symmetric, one scale per output channel, activations as they are.
 
-The compiler turns `linear(x, weight.to(x.dtype)) * scale` into one kernel that reads int8; uncompiled it is the same
-arithmetic with the weights widened each time.
+On x86-64 with a C++ compiler a kernel of our own multiplies (native_linear). Elsewhere the compiler turns
+`linear(x, weight.to(x.dtype)) * scale` into one kernel that reads int8; uncompiled it is the same arithmetic with the
+weights widened each time.
 """
 
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+
+from forerun.engine.quant import native_linear
 
 LEVELS = 127
 _MIN_SCALE = 1e-12  # a channel of zeros
@@ -34,6 +37,30 @@ class Int8Linear(nn.Module):
         return product if self.bias is None else product + self.bias
 
 
+class NativeInt8Linear(nn.Module):
+    """packed: see native_linear.pack. columns `[2, out] float32`: scales and biases."""
+
+    packed: torch.Tensor
+    columns: torch.Tensor
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight, scale = quantized(linear.weight.detach())
+        bias = torch.zeros_like(scale) if linear.bias is None else linear.bias.detach()
+        self.register_buffer("packed", native_linear.pack(weight))
+        self.register_buffer("columns", torch.stack([scale, bias]).float())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows `[…, in] bf16` → `[…, out]`."""
+        product: torch.Tensor = torch.ops.forerun.int8_linear(rows, self.packed, self.columns)
+        return product
+
+    @staticmethod
+    def takes(linear: nn.Linear) -> bool:
+        weight = linear.weight
+        return weight.dtype == torch.bfloat16 and weight.is_cpu and linear.in_features <= native_linear.MAX_DEPTH
+
+
 def quantized(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """`[out, in]` → int8 of the same shape and scales `[out]`.
 
@@ -47,7 +74,9 @@ def quantized(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def quantize(module: Any) -> None:
     """Replaces every linear layer of `module`, the head included; the embedding stays."""
+    is_native = native_linear.serves()
     for name, child in list(module.named_modules()):
         if isinstance(child, nn.Linear):
             parent, _, own_name = name.rpartition(".")
-            setattr(module.get_submodule(parent), own_name, Int8Linear(child))
+            kind = NativeInt8Linear if is_native and NativeInt8Linear.takes(child) else Int8Linear
+            setattr(module.get_submodule(parent), own_name, kind(child))

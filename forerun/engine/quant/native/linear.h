@@ -1,0 +1,176 @@
+// rows [num_rows, depth] bf16 times int8 weights [columns, depth], which lie packed: one product, shared out.
+//
+// The sums are integers, exact in any order: neither what stands beside a row nor the number of threads nor the
+// instructions of the machine change a bit of its output.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "dot.h"
+#include "tiles.h"
+
+// Holds the matrix unit, where there is one, for as long as this thread multiplies blocks of so many rows.
+class Multiplier {
+   public:
+#if defined(FORERUN_TILES)
+    explicit Multiplier(int rows) {
+        const TileSetting setting(rows);
+        written(&setting);
+        if (has_tiles) _tile_loadconfig(&setting);
+    }
+    ~Multiplier() {
+        if (has_tiles) _tile_release();
+    }
+#else
+    explicit Multiplier(int) {}
+#endif
+    Multiplier(const Multiplier&) = delete;
+
+    void multiply(const CodedRows& block, const int8_t* weights, Sums& sums) const {
+#if defined(FORERUN_TILES)
+        if (has_tiles) return multiply_tiles(block, weights, sums);
+#endif
+        multiply_dots(block, weights, sums);
+    }
+};
+
+// One call. weights: blocks of BLOCK_COLUMNS columns, each `steps` times STEP_BYTES. scales and biases `[columns]`.
+struct Call {
+    const uint16_t* rows;
+    const int8_t* weights;
+    const float* scales;
+    const float* biases;
+    uint16_t* output;
+    long num_rows, depth, columns;
+};
+
+class Linear {
+   public:
+    typedef void (*Body)(int64_t begin, int64_t end, void* self);
+    typedef void (*Parallel)(int64_t num_threads, Body body, void* self);
+
+    Linear(const Call& call, int num_threads, Parallel parallel)
+        : call(call),
+          steps(static_cast<int>((call.depth + DEPTH - 1) / DEPTH)),
+          block_rows(static_cast<int>(std::min<long>(BLOCK_ROWS, call.num_rows))),
+          row_blocks((call.num_rows + block_rows - 1) / block_rows),
+          column_blocks((call.columns + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS),
+          num_threads(num_threads),
+          parallel(parallel) {}
+
+    void run() {
+        const long num_coded = row_blocks * block_rows;
+        facts.reset(new RowFacts[num_coded]);
+        codes.reset(static_cast<int8_t*>(std::aligned_alloc(64, num_coded * 2 * steps * DEPTH)));
+        const long bytes = column_blocks * steps * STEP_BYTES;
+        const bool shares = num_threads > 1 && bytes * row_blocks >= MIN_SHARED_BYTES;
+        if (shares && row_blocks > 2)
+            share(&Linear::encode_some);
+        else
+            encode_some();
+        cut(shares ? num_threads : 1);
+        next = 0;
+        if (shares)
+            share(&Linear::multiply_some);
+        else
+            multiply_some();
+    }
+
+   private:
+    static constexpr long MIN_SHARED_BYTES = 1 << 16;  // less is read sooner than another thread is woken
+    static constexpr long MIN_TASK_BYTES = 1 << 15;    // what is read in one go is read ahead
+    static constexpr int TASKS_PER_THREAD = 4;         // a thread that is held up leaves work to the others
+    static constexpr long TASK_ROW_BLOCKS = 8;         // whose codes stay near while weights pass by
+
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
+
+    const Call& call;
+    const int steps, block_rows;
+    const long row_blocks, column_blocks;
+    const int num_threads;
+    const Parallel parallel;
+    std::unique_ptr<RowFacts[]> facts;
+    std::unique_ptr<int8_t, Free> codes;
+    std::atomic<long> next{0};
+    void (Linear::*part)() = nullptr;
+    long task_columns = 1, row_tasks = 1, column_tasks = 1;
+
+    void share(void (Linear::*what)()) {
+        part = what;
+        parallel(num_threads, [](int64_t, int64_t, void* self) {
+            auto* linear = static_cast<Linear*>(self);
+            (linear->*linear->part)();
+        }, this);
+    }
+
+    CodedRows block(long index) const {
+        const long first = index * block_rows;
+        return {codes.get() + first * 2 * steps * DEPTH, facts.get() + first, block_rows, steps};
+    }
+
+    void encode_some() {
+        for (long index; (index = next.fetch_add(1)) < row_blocks;) {
+            const CodedRows coded = block(index);
+            for (int row = 0; row < block_rows; ++row) {
+                const long number = index * block_rows + row;
+                if (number < call.num_rows)
+                    encode_row(coded, row, call.rows + number * call.depth, call.depth);
+                else
+                    clear_row(coded, row);
+            }
+        }
+    }
+
+    void cut(int threads) {
+        const long enough = (column_blocks + TASKS_PER_THREAD * threads - 1) / (TASKS_PER_THREAD * threads);
+        const long block_bytes = static_cast<long>(steps) * STEP_BYTES;
+        task_columns = std::max(enough, (MIN_TASK_BYTES + block_bytes - 1) / block_bytes);
+        column_tasks = (column_blocks + task_columns - 1) / task_columns;
+        row_tasks = (row_blocks + TASK_ROW_BLOCKS - 1) / TASK_ROW_BLOCKS;
+    }
+
+    void multiply_some() {
+        const Multiplier multiplier(block_rows);
+        for (long index; (index = next.fetch_add(1)) < column_tasks * row_tasks;) {
+            const long first_row = index / column_tasks * TASK_ROW_BLOCKS, first = index % column_tasks * task_columns;
+            const long end_row = std::min(first_row + TASK_ROW_BLOCKS, row_blocks);
+            const long end = std::min(first + task_columns, column_blocks);
+            for (long column = first; column < end; ++column)
+                for (long row = first_row; row < end_row; ++row) multiply(multiplier, row, column);
+        }
+    }
+
+    void multiply(const Multiplier& multiplier, long row_block, long column_block) const {
+        alignas(64) Sums sums;
+        const CodedRows coded = block(row_block);
+        multiplier.multiply(coded, call.weights + column_block * steps * STEP_BYTES, sums);
+        const long column = column_block * BLOCK_COLUMNS;
+        const long num_columns = std::min<long>(BLOCK_COLUMNS, call.columns - column);
+        const long first_row = row_block * block_rows;
+        const long num_rows = std::min<long>(block_rows, call.num_rows - first_row);
+        for (long row = 0; row < num_rows; ++row) {
+            uint16_t* output = call.output + (first_row + row) * call.columns + column;
+            uint16_t finished[BLOCK_COLUMNS];
+            finish(sums[HIGH][row], sums[LOW][row], coded.facts[row].scale, column, num_columns, finished);
+            std::memcpy(output, finished, num_columns * sizeof *output);
+        }
+    }
+
+    void finish(const int32_t* high, const int32_t* low, float scale, long column, long num_columns,
+                uint16_t* output) const {
+        const float* scales = call.scales + column;
+        const float* biases = call.biases + column;
+        const auto finish_one = [&](long i) {
+            const float sum = static_cast<float>(high[i]) * 128.0f + static_cast<float>(low[i]);
+            output[i] = narrowed(sum * (scale * scales[i]) + biases[i]);
+        };
+        if (num_columns == BLOCK_COLUMNS)
+            for (long i = 0; i < BLOCK_COLUMNS; ++i) finish_one(i);
+        else
+            for (long i = 0; i < num_columns; ++i) finish_one(i);
+    }
+};

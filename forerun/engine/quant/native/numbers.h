@@ -1,0 +1,48 @@
+// Sizes and numbers that all parts of the product share.
+//
+// Compiled with -ffp-contract=off: every operation rounds in one way only, so that all paths give the same bits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+constexpr int BLOCK_ROWS = 16;     // rows that are multiplied together
+constexpr int DEPTH = 64;          // numbers along the depth of one step
+constexpr int TILE_COLUMNS = 16;   // a tile holds DEPTH weights of each: [DEPTH / 4][TILE_COLUMNS][4] bytes
+constexpr int TILE_BYTES = DEPTH * TILE_COLUMNS;
+constexpr int BLOCK_COLUMNS = 32;  // two tiles side by side, one step of a block of columns
+constexpr int STEP_BYTES = 2 * TILE_BYTES;
+constexpr int QUAD = 4;            // numbers along the depth that one instruction adds up
+
+constexpr int HIGH = 0, LOW = 1;  // halves of a row's codes
+
+// Sums over the depth of both halves, which no order of adding changes. A sum stays below 2^31: at most 127 * 127 for
+// each of the 131,072 numbers that a row may have (see native_linear.MAX_DEPTH).
+typedef int32_t Sums[2][BLOCK_ROWS][BLOCK_COLUMNS];
+
+// Weights are read once, in order: far enough ahead that memory answers in time.
+constexpr int AHEAD = 8192;
+
+inline void prefetch_step(const int8_t* weights) {
+    for (int line = 0; line < STEP_BYTES; line += 64) __builtin_prefetch(weights + AHEAD + line, 0, 3);
+}
+
+inline float widened(uint16_t bf16) {
+    const uint32_t bits = static_cast<uint32_t>(bf16) << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// To the nearest bf16, ties to even; NaN stays NaN.
+inline uint16_t narrowed(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    return static_cast<uint16_t>(value == value ? rounded : 0x7FC0);
+}
