@@ -146,5 +146,5 @@ def _last_line(text: str) -> str:
 def _content(folder: Path) -> list[Any]:
     """What tells one checkpoint from another, without reading gigabytes."""
     config = (folder / "config.json").read_text()
-    files = sorted(path for pattern in ("*.safetensors", "vocab.npy") for path in folder.glob(pattern))
+    files = sorted(path for pattern in ("*.safetensors", "*.gguf", "vocab.npy") for path in folder.glob(pattern))
     return [config, [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]]

@@ -35,7 +35,7 @@ class LoadedModel:
 
 
 def load(folder: Path, precision: str, device: torch.device, embedding_from: Path | None = None) -> LoadedModel:
-    """Loads safetensors only and never runs code from the folder.
+    """Loads safetensors, or a GGUF file where there are none, and never runs code from the folder.
 
     A folder without an embedding takes it from `embedding_from`; a vocab.npy in it trims the head to those ids.
     Raises ConfigError for an architecture or a checkpoint that cannot be served, saying what is wrong with it.
@@ -99,10 +99,10 @@ def _from_folder(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> 
             config=config,
             dtype=dtype,
             attn_implementation=NAME,
-            use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            **checkpoint.source(folder),
         )
     except ImportError as error:
         raise checkpoint.missing_library(folder, error) from error

@@ -12,10 +12,14 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _HUB_FILES = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "vocab.npy")
 
 
+_WEIGHTS = ("*.safetensors", "*.gguf")
+
+
 def resolve(name: str, report: Report | None = None) -> Path:
     """The folder of a model: the bundled one, a local Hugging Face folder, or a hub id (downloaded once).
 
-    Raises ConfigError where there is no such model, where it has no safetensors, or where it needs code of its own.
+    Raises ConfigError where there is no such model, where it has no safetensors and no GGUF file, or where it needs
+    code of its own.
     """
     if name in (BUNDLED, NAME):
         return prepare_bundled(report)
@@ -53,8 +57,10 @@ def _check(folder: Path, name: str) -> None:
     config = folder / "config.json"
     if not config.is_file():
         raise ConfigError(f"model {name!r} has no config.json in {folder}")
-    if not any(folder.glob("*.safetensors")):
-        raise ConfigError(f"model {name!r} has no .safetensors file in {folder}; other weight formats are not loaded")
+    if not any(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
+        raise ConfigError(
+            f"model {name!r} has neither .safetensors nor .gguf file in {folder}; other weight formats are not loaded"
+        )
     try:
         needs_code = "auto_map" in json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM
 from forerun.engine.quant import checkpoint
 from forerun.engine.quant.fp8 import Fp8Linear
 from forerun.errors import ConfigError
+from forerun.models.resolve import resolve
 from tests.parity.paged import Paged, load, random_tokens
 from tests.support import quantised
 
@@ -95,6 +96,23 @@ def test_an_int4_checkpoint_speculates_and_its_text_is_transformers_own(tiny_pai
     for prompt in PROMPTS[:2]:
         expected = reference_greedy(reference, prompt)
         assert greedy(loaded, prompt, expected=expected, num_draft_tokens=num_draft_tokens) == expected
+
+
+def test_a_gguf_file_speculates_and_its_text_is_transformers_own(tiny_pair, tmp_path):
+    weights = quantised.q8_0(tiny_pair.target, tmp_path / "gguf")
+    loaded, reference = load(resolve(str(tmp_path / "gguf")), "fp32"), meant(tiny_pair.target, weights, torch.float32)
+    for prompt in PROMPTS[:2]:
+        expected = reference_greedy(reference, prompt)
+        assert greedy(loaded, prompt, expected=expected, num_draft_tokens=4) == expected
+    with pytest.raises(ConfigError, match=r"quantised already \(gguf\)"):
+        load(tmp_path / "gguf", "int8")
+
+
+def test_of_several_gguf_files_none_is_chosen(tmp_path):
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=r"holds 2 \.gguf files"):
+        checkpoint.source(tmp_path)
 
 
 @pytest.mark.parametrize("write", [quantised.fp8_by_channel, quantised.fp8_by_block])

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import gguf
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -59,6 +60,54 @@ def fp8_by_block(source, folder, block=16):
     """Fine-grained FP8, as DeepSeek and Qwen publish it."""
     description = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [block, block]}
     return rewrite(source, folder, lambda weight: _by_block(weight, block), description)
+
+
+def q8_0(source, folder):
+    """A GGUF file beside config and tokenizer: projections in Q8_0, blocks of 32 with a float16 scale.
+
+    Returns the weights as it means them. llama.cpp orders the rows of query and key projections in its own way.
+    """
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    config, meant = json.loads((folder / "config.json").read_text()), {}
+    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
+    for add, value in (
+        (writer.add_block_count, config["num_hidden_layers"]),
+        (writer.add_context_length, config["max_position_embeddings"]),
+        (writer.add_embedding_length, config["hidden_size"]),
+        (writer.add_feed_forward_length, config["intermediate_size"]),
+        (writer.add_head_count, config["num_attention_heads"]),
+        (writer.add_head_count_kv, config["num_key_value_heads"]),
+        (writer.add_layer_norm_rms_eps, config["rms_norm_eps"]),
+        (writer.add_vocab_size, config["vocab_size"]),
+    ):
+        add(value)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
+    for name, weight in weights_of(source).items():
+        meant[name], theirs = weight.float(), names.get_name(name, try_suffixes=(".weight",))
+        if not is_linear(name):
+            writer.add_tensor(theirs, meant[name].numpy())
+            continue
+        blocks = meant[name].view(-1, 32)
+        scale = (blocks.abs().amax(-1, keepdim=True) / 127).half().float()
+        codes = (blocks / scale).round()
+        meant[name] = (codes * scale).view(weight.shape)
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+        count = next((config[key] for part, key in heads.items() if part in name), None)
+        ordered = meant[name] if count is None else _as_llama_cpp(meant[name], count)
+        kind = gguf.GGMLQuantizationType.Q8_0
+        writer.add_tensor(theirs, gguf.quants.quantize(ordered.numpy(), kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return meant
+
+
+def _as_llama_cpp(weight, num_heads):
+    """Rotary pairs beside each other, where transformers has halves."""
+    rows, columns = weight.shape
+    halves = weight.view(num_heads, 2, rows // num_heads // 2, columns)
+    return halves.transpose(1, 2).reshape(rows, columns).contiguous()
 
 
 def _int4(weight):

@@ -23,10 +23,30 @@ REQUANTISED = ("int8", "fp8")
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """The checkpoint's quantization_config; empty where its weights are whole numbers of their dtype."""
+    """The checkpoint's quantization_config; empty where its weights are plain numbers of their dtype."""
+    if gguf_file(folder) is not None:
+        return {"quant_method": "gguf"}
     path = folder / "config.json"
     found: dict[str, Any] = json.loads(path.read_text()).get("quantization_config") or {} if path.exists() else {}
     return found
+
+
+def gguf_file(folder: Path) -> Path | None:
+    """The weights of a folder that has no safetensors. Raises ConfigError where there are several to choose from."""
+    files = [] if any(folder.glob("*.safetensors")) else sorted(folder.glob("*.gguf"))
+    if len(files) > 1:
+        raise ConfigError(f"{folder} holds {len(files)} .gguf files; leave one of them there")
+    return files[0] if files else None
+
+
+def source(folder: Path) -> dict[str, Any]:
+    """What from_pretrained is told of where the weights are; those of a GGUF file are widened as they are read."""
+    file = gguf_file(folder)
+    if file is None:
+        return {"use_safetensors": True}
+    from transformers import GgufConfig
+
+    return {"gguf_file": file.name, "quantization_config": GgufConfig(dequantize=True)}
 
 
 def is_fp8(description: dict[str, Any]) -> bool:
