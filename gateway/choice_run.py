@@ -12,6 +12,9 @@ from gateway.emission import Emission
 from gateway.generation import ChoiceStats
 from gateway.learning import Learning
 from gateway.listener import Listener
+from gateway.own_drafters import Offer
+from gateway.own_drafting import OwnDrafting
+from gateway.own_round import OwnRound
 from gateway.questions import Answer
 from gateway.speculation import Speculation
 from gateway.target_link import TargetLink
@@ -23,11 +26,12 @@ class ChoiceRun:
 
     def __init__(
         self, target: TargetLink, draft: DraftLink | None, emission: Emission, speculation: Speculation,
-        ahead: Ahead, learning: Learning, listener: Listener, watch: Watch,
+        ahead: Ahead, own: OwnDrafting, own_round: OwnRound, learning: Learning, listener: Listener, watch: Watch,
     ) -> None:  # fmt: skip
         self._target, self._draft = target, draft
         self._emission, self._transcript = emission, emission.transcript
         self._speculation, self._ahead, self._learning = speculation, ahead, learning
+        self._own, self._own_round = own, own_round
         self._listener, self._watch = listener, watch
         self._now = running_clock()
 
@@ -69,8 +73,10 @@ class ChoiceRun:
             await self._listener.hear(self._target.silent_at())
 
     async def _turn(self) -> None:
-        k = self._k()
-        if k > 0 and self._draft is not None:
+        k, offer = self._k(), self._offer()
+        if offer is not None and (k == 0 or offer.gain > self._speculation.gain):
+            await self._own_round.run(offer)
+        elif k > 0 and self._draft is not None:
             await self._round(self._draft, k)
         else:
             await self._alone()
@@ -80,6 +86,11 @@ class ChoiceRun:
             return 0
         limit = min(self._emission.num_left - 1, self._draft.room(self._transcript))
         return self._speculation.choose(self._transcript.num_generated, self._target.num_sequences(), limit)
+
+    def _offer(self) -> Offer | None:
+        """What the gateway's own drafters propose here, if that is worth a round."""
+        self._own.follow(self._target.num_sequences())
+        return self._own.offer(self._target.num_sequences(), self._emission.num_left - 1)
 
     async def _round(self, draft: DraftLink, k: int) -> None:
         """Asks the draft for k tokens and has the target verify what came; without an answer in time goes on alone."""
@@ -146,11 +157,12 @@ class ChoiceRun:
         self._ahead.interrupted()
         while not self._emission.ended:
             ready = self._draft is not None and self._draft.ready()
-            grant = self._cut(self._speculation.grant(ready))
+            own_grant = self._own.grant(self._target.num_sequences())
+            grant = self._cut(min(self._speculation.grant(ready), own_grant))
             with self._watch_alone(grant) as span_id:
                 self._target.verify(self._transcript, grant=grant, span_id=span_id)
                 await self._follow(self._target.limit - grant // 2)
-                if self._k() > 0:
+                if self._k() > 0 or self._own.is_hopeful(self._target.num_sequences()):
                     await self._follow(self._target.limit)
                     return
 
@@ -161,6 +173,7 @@ class ChoiceRun:
         while not self._emission.ended and len(self._transcript) < length:
             self._probe()
             await self._listener.hear(self._target.silent_at())
+            self._own.follow(self._target.num_sequences())
 
     def _probe(self) -> None:
         """Brings the draft back, and asks it for a shadow proposal where one is due; waits for neither."""

@@ -21,9 +21,12 @@ class GatewayConfig:
     num_draft_tokens: str = option(
         "auto", f"tokens that a draft runs ahead: auto, or a number up to {MAX_NUM_DRAFT_TOKENS} that stays"
     )
-    max_num_draft_tokens: int = option(8, "most that auto may choose")
+    max_num_draft_tokens: int = option(16, "most that auto may choose")
     ahead: str = option(
         "auto", "have the draft run ahead of verdicts: auto does where that is measured to pay", ("auto", "on", "off")
+    )
+    own_drafter: str = option(
+        "auto", "draft from repetitions in the text itself, where that is measured to pay: auto or off", ("auto", "off")
     )
     target_timeout_s: float = option(60.0, "longest silence on a request's stream of a target that is well otherwise")
     max_streams: int = option(256, "concurrent gRPC calls; more are refused")

@@ -1,6 +1,7 @@
 """Conducts draft and target for every choice that the gateway generates."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from opentelemetry.trace import Span, get_current_span
 
@@ -18,6 +19,8 @@ from gateway.emission import Emission
 from gateway.generation import ChoiceRequest, ChoiceStats, Sink
 from gateway.learning import Learning
 from gateway.listener import Listener, Mail
+from gateway.own_drafting import OwnDrafting
+from gateway.own_round import OwnRound
 from gateway.replicas import Replicas, sticky_key
 from gateway.speculation import MAX_K, PairRecord, Speculation
 from gateway.target_link import TargetLink
@@ -35,6 +38,7 @@ class CoordinatorSettings:
     max_num_draft_tokens: int = MAX_K
     target_timeout_s: float = TARGET_TIMEOUT_S
     ahead: AheadMode = "auto"
+    own_drafter: Literal["auto", "off"] = "auto"
 
 
 class Coordinator:
@@ -84,7 +88,11 @@ class Coordinator:
         learning = Learning(pair.costs, speculation, emission.transcript)
         listener = Listener(mailbox, target, draft, emission, learning, watch)
         ahead = Ahead(self._ahead.setdefault(name, AheadRecord(self._settings.ahead)))
-        return ChoiceRun(target, draft, emission, speculation, ahead, learning, listener, watch)
+        with_own = self._settings.own_drafter == "auto" and request.speculation.enabled and fixed_k is None
+        own = OwnDrafting(pair, _kind(request), emission.transcript, self._settings.max_num_draft_tokens, with_own)
+        needs_laws = request.params.verification.needs_laws
+        own_round = OwnRound(target, emission.transcript, listener, learning, watch, needs_laws)
+        return ChoiceRun(target, draft, emission, speculation, ahead, own, own_round, learning, listener, watch)
 
     def _fixed_k(self, request: ChoiceRequest) -> int | None:
         asked = request.speculation.num_draft_tokens

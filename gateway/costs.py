@@ -18,6 +18,7 @@ class Costs:
         self.steps = StepTimes()
         self.draft_step_s = Ema()
         self._draft_rest_s, self._target_rest_s, self._plain_rest_s = Ema(), Ema(), Ema()
+        self._waited_for = Ema()
         self._plain_age = PLAIN_MAX_AGE
         self._rounds_s: dict[tuple[int, int], float] = {}
         self._cached_until = 0
@@ -27,7 +28,12 @@ class Costs:
         work_s = min(draft_s, wait_s) if draft_s > 0 else 0.0
         self.draft_step_s.add(work_s / num_tokens)
         self._draft_rest_s.add(wait_s - work_s)
+        self._waited_for.add(1.0)
         self._measured()
+
+    def saw_readiness(self, num_tokens: int, wait_s: float) -> None:
+        """A proposal that was drafted ahead came after wait_s, which may be nothing."""
+        self._waited_for.add(min(wait_s / max(self.proposal_s(num_tokens), 1e-9), 1.0))
 
     def saw_verdict(self, rows: int, step_s: float, wait_s: float, queued_s: float = 0.0) -> None:
         """A round's verdict came after wait_s, for queued_s of which the target was busy with others."""
@@ -56,6 +62,10 @@ class Costs:
         """The expected wait for k drafted tokens."""
         return k * self.draft_step_s.or_else(0.0) + self._draft_rest_s.or_else(0.0)
 
+    def wait_s(self, k: int) -> float:
+        """The same where some proposals were drafted ahead and are there already."""
+        return self.proposal_s(k) * self._waited_for.or_else(1.0)
+
     def plain_s(self, num_sequences: int) -> float | None:
         """Seconds a token where all sequences go without a draft; None before any step was seen."""
         step = self.steps.at(num_sequences)
@@ -67,7 +77,14 @@ class Costs:
             return None
         key = (k, num_sequences)
         if key not in self._rounds_s:
-            self._rounds_s[key] = self._priced(self.proposal_s(k), k, num_sequences)
+            self._rounds_s[key] = self._priced(self.wait_s(k), k, num_sequences)
+        return self._rounds_s[key]
+
+    def own_round_s(self, k: int, num_sequences: int) -> float:
+        """Seconds of a round whose k tokens the gateway has by itself; 0 before any step was seen."""
+        key = (-1 - k, num_sequences)
+        if key not in self._rounds_s:
+            self._rounds_s[key] = self._priced(0.0, k, num_sequences)
         return self._rounds_s[key]
 
     def _priced(self, draft_s: float, k: int, num_sequences: int) -> float:

@@ -24,16 +24,26 @@ class Learning:
         """A proposal was verified; wait_s None where the target moved meanwhile, so that its times say nothing."""
         num_drafted = len(answer.proposal.tokens)
         if num_drafted:
-            self.stats.num_drafts += 1
-            self.stats.num_draft_tokens += num_drafted
-            self.stats.num_accepted_tokens += verdict.num_accepted
-            if not answer.ahead:
+            self.saw_verified(num_drafted, verdict)
+            if answer.ahead:
+                self._costs.saw_readiness(num_drafted, answer.wait_s)
+            else:
                 self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
         if wait_s is not None:
-            rows = verdict.num_rows or num_drafted + 1
-            self._costs.saw_verdict(rows, verdict.step_s, wait_s, verdict.queued_s)
+            self.saw_wait(num_drafted, verdict, wait_s)
         num_generated = self._transcript.num_generated
         self._speculation.saw_round(answer.asked.k, num_drafted, verdict.num_accepted, num_generated)
+
+    def saw_verified(self, num_drafted: int, verdict: Verdict) -> None:
+        """A proposal of num_drafted ≥ 1 tokens was verified, whoever made it."""
+        self.stats.num_drafts += 1
+        self.stats.num_draft_tokens += num_drafted
+        self.stats.num_accepted_tokens += verdict.num_accepted
+
+    def saw_wait(self, num_drafted: int, verdict: Verdict, wait_s: float) -> None:
+        """A verdict came wait_s after its proposal was sent."""
+        rows = verdict.num_rows or num_drafted + 1
+        self._costs.saw_verdict(rows, verdict.step_s, wait_s, verdict.queued_s)
 
     def saw_first(self, verdict: Verdict) -> None:
         """The verdict that came with the prefill."""

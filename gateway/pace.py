@@ -29,7 +29,9 @@ def best_pace(acceptance: Callable[[int], float], round_s: Callable[[int], float
     for k in range(1, limit + 1):
         survival *= acceptance(k - 1)
         num_tokens += survival
-        gain = num_tokens * plain_s / max(round_s(k), 1e-9)
-        if gain > best.gain:
-            best = Pace(k, num_tokens, gain)
+        speedup = plain_s / max(round_s(k), 1e-9)
+        if num_tokens * speedup > best.gain:
+            best = Pace(k, num_tokens, num_tokens * speedup)
+        if (num_tokens + survival * (limit - k)) * speedup <= best.gain:
+            break  # even if all that follow were accepted and cost nothing
     return best

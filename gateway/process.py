@@ -78,6 +78,7 @@ async def _coordinator(
         config.max_num_draft_tokens,
         config.target_timeout_s,
         config.ahead,  # type: ignore[arg-type]
+        config.own_drafter,  # type: ignore[arg-type]
     )
     try:
         await asyncio.gather(targets.start(), drafts.start())

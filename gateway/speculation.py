@@ -49,6 +49,7 @@ class Speculation:
         self._alone_until = 0
         self._next_shadow, self._shadow_gap, self._num_shadows = 0, SHADOW_TOKENS, 0
         self._speculating, self._trial_rounds, self._num_to_measure = False, 0, 0
+        self.gain = 0.0  # of the K that was chosen last
 
     def choose(self, num_generated: int, num_sequences: int, limit: int) -> int:
         """K of the next round, at most `limit`; 0 lets the target go on alone."""
@@ -114,6 +115,7 @@ class Speculation:
 
     def _adaptive(self, num_sequences: int, limit: int) -> int:
         pace = self._best(num_sequences, limit)
+        self.gain = pace.gain
         if self._trial_rounds > 0 or pace.gain >= (STAY_GAIN if self._speculating else MIN_GAIN):
             self._speculating = True
             return pace.k

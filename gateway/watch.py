@@ -10,7 +10,7 @@ from forerun.errors import ForerunError
 from forerun.telemetry import semconv
 from forerun.telemetry.context import span_id_of
 from forerun.telemetry.metrics import GatewayMetrics
-from forerun.telemetry.speculation_metrics import RoundSummary
+from forerun.telemetry.speculation_metrics import DRAFT_SERVICE, RoundSummary
 from forerun.telemetry.tracing import Tracing
 
 _log = logging.getLogger("forerun.coordinator")
@@ -50,10 +50,12 @@ class Watch:
 
     def end_round(
         self, span: Span | None, num_drafted: int, num_accepted: int, duration_s: float, draft_wait_s: float,
-        target_wait_s: float, drafted_ahead: bool = False,
+        target_wait_s: float, drafted_ahead: bool = False, drafter: str = DRAFT_SERVICE,
     ) -> None:  # fmt: skip
         """Counts a round and ends its span."""
-        self._metrics.observe_round(RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s, drafted_ahead))
+        self._metrics.observe_round(
+            RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s, drafted_ahead, drafter)
+        )
         if span is not None:
             self._tracing.end_round(span, num_drafted, num_accepted, draft_wait_s, target_wait_s, drafted_ahead)
 

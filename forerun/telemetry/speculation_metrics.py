@@ -6,6 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from forerun.telemetry import buckets
 
+DRAFT_SERVICE = "service"  # the drafter that is not one of the gateway's own
+
 
 @dataclass(frozen=True, slots=True)
 class RoundSummary:
@@ -16,6 +18,7 @@ class RoundSummary:
     duration_s: float
     draft_wait_s: float = 0.0
     drafted_ahead: bool = False
+    drafter: str = DRAFT_SERVICE
 
 
 class SpeculationMetrics:
@@ -32,6 +35,12 @@ class SpeculationMetrics:
             "The same by position in the proposal.",
             ("position",),
             registry=registry,
+        )
+        self._drafter_tokens = Counter(
+            "forerun_drafter_draft_tokens", "Verified tokens by who drafted them.", ("drafter",), registry=registry
+        )
+        self._drafter_accepted = Counter(
+            "forerun_drafter_accepted_tokens", "Those that the target accepted.", ("drafter",), registry=registry
         )
         self._k = Histogram(
             "forerun_num_draft_tokens", "K of a round.", buckets=buckets.DRAFT_TOKENS, registry=registry
@@ -67,6 +76,8 @@ class SpeculationMetrics:
         self._drafts.inc()
         self._draft_tokens.inc(summary.num_draft_tokens)
         self._accepted.inc(summary.num_accepted_tokens)
+        self._drafter_tokens.labels(summary.drafter).inc(summary.num_draft_tokens)
+        self._drafter_accepted.labels(summary.drafter).inc(summary.num_accepted_tokens)
         self._hits.inc(summary.drafted_ahead)
         self._draft_wait.observe(summary.draft_wait_s)
         for position in range(summary.num_accepted_tokens):

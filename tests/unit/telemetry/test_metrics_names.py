@@ -16,6 +16,8 @@ GATEWAY_NAMES = {
     "forerun_ahead_proposals_total",
     "forerun_draft_fallbacks_total",
     "forerun_draft_wait_seconds",
+    "forerun_drafter_accepted_tokens_total",
+    "forerun_drafter_draft_tokens_total",
     "forerun_e2e_request_latency_seconds",
     "forerun_failovers_total",
     "forerun_generation_tokens_total",
