@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.gpu_check.check import MEASURED, Finding, Place, judged
-from benchmarks.gpu_check.world import RandomTarget, shape_of
+from benchmarks.gpu_check.world import RandomTarget, fp8_target
 
 ACCEPTANCES = (0.6, 0.8, 0.9)
 DRAFT_COST = 0.1
@@ -19,7 +19,7 @@ MOST_LOOKED_AT = 8
 def check(place: Place) -> Iterator[Finding]:
     """Plain greedy decoding, then speculation over the very text that it gave, then the tokens on which they differ."""
     num_tokens = 24 if place.is_rehearsal else 128
-    target = RandomTarget(shape_of(place), place, "fp8")
+    target = fp8_target(place)
     prompt = target.random_tokens(100)
     _decode(target, prompt, 8)
     text, plain_s = _decode(target, prompt, num_tokens)

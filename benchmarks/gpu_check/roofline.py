@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.gpu_check.check import MEASURED, Finding, Place
 from benchmarks.gpu_check.timing import seconds
-from benchmarks.gpu_check.world import RandomTarget, shape_of
+from benchmarks.gpu_check.world import RandomTarget, fp8_target
 from forerun.engine.batch import flatten
 from forerun.engine.scheduler import Slice
 
@@ -24,8 +24,7 @@ def check(place: Place) -> Iterator[Finding]:
     context_len = 40 if place.is_rehearsal else CONTEXT_LEN
     peak, named = _bandwidth(place)
     yield Finding("memory", MEASURED, named, peak / 1e12)
-    per_sequence = context_len + 64
-    target = RandomTarget(shape_of(place), place, "fp8", cache_tokens=max(BATCHES) * per_sequence)
+    target = fp8_target(place)
     for batch in BATCHES[:2] if place.is_rehearsal else BATCHES:
         for num_drafted in NUM_DRAFTED:
             yield _verify(target, batch, num_drafted, context_len, peak, place)

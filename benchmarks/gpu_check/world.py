@@ -1,5 +1,6 @@
 """A target of random weights in the shape of Llama-3-8B, made on the device, behind the engine's runner and cache."""
 
+import functools
 import random
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -125,6 +126,12 @@ class RandomTarget:
         """What every step reads: all weights but the embedding, of which it takes a few rows."""
         tensors = {*self.module.parameters(), *self.module.buffers()} - {self.module.get_input_embeddings().weight}
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@functools.cache
+def fp8_target(place: Place) -> RandomTarget:
+    """The 8B-shaped one in FP8, made and compiled once; its cache holds 64 sequences of 1,100 tokens."""
+    return RandomTarget(shape_of(place), place, "fp8", cache_tokens=4096 if place.is_rehearsal else 64 * 1100)
 
 
 def random_weights(config: LlamaConfig, device: torch.device) -> Weights:

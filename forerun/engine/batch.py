@@ -29,7 +29,7 @@ class Batch:
 
     def on(self, device: torch.device) -> "Batch":
         """The same batch with its tensors there, in one copy."""
-        if self.input_ids.device == device:
+        if self.input_ids.device.type == device.type:
             return self
         numbers = (self.input_ids, self.positions, self.slots, self.logit_rows)
         sizes = [len(part) for part in numbers]

@@ -87,6 +87,10 @@ class Inputs:
         max_context_len = self._table.shape[1] * self._block_size
         return RaggedPlan(starts, lengths, self._table[:num_rows], min(num_rows, SHORT), max_context_len, 0)
 
+    def takes(self, segment: Segment) -> bool:
+        """Whether it is no prefill and its blocks have a place in the table."""
+        return segment.query_len <= SHORT and segment.context_len <= self._table.shape[1] * self._block_size
+
     def fill(self, batch: Batch, num_rows: int) -> None:
         """From a batch in the host's memory; nothing waits for the device."""
         missing = num_rows - len(batch.input_ids)
@@ -169,7 +173,7 @@ class GraphRunner(Runner):
 
     def _size(self, batch: Batch) -> int | None:
         """Rows of the recording that takes the batch, None where none does."""
-        if any(segment.query_len > SHORT for segment in batch.segments):
+        if any(not self._inputs.takes(segment) for segment in batch.segments):
             return None
         return min((size for size in self._recordings if size >= len(batch.input_ids)), default=None)
 

@@ -70,7 +70,8 @@ class KvCache:
 
     def copy(self, sources: Sequence[int], copies: Sequence[int]) -> None:
         """Copies whole blocks in all layers."""
-        self._storage[:, :, list(copies)] = self._storage[:, :, list(sources)]
+        there, here = (upload(blocks, torch.long, self._storage.device) for blocks in (copies, sources))
+        self._storage[:, :, there] = self._storage[:, :, here]
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Stores rows `[num_rows, KV, D]` at slots `[num_rows]`, slot = block * block_size + offset."""

@@ -75,7 +75,7 @@ def load_kernel() -> Kernel:
         try:
             kernel: Kernel = importlib.import_module(name).flash_attn_with_kvcache
             return kernel
-        except (ImportError, OSError, AttributeError) as error:
+        except (ImportError, OSError, AttributeError, RuntimeError) as error:
             reasons.append(str(error))
     raise ConfigError(f"FlashAttention-3 cannot be loaded: {'; '.join(reasons)}")
 

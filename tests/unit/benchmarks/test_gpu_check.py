@@ -77,6 +77,12 @@ def test_a_check_that_cannot_run_is_skipped_with_its_reason(monkeypatch, capsys)
     assert "this GPU is too old" in capsys.readouterr().out
 
 
+def test_when_its_time_is_over_a_check_leaves_out_the_rest():
+    findings = gpu_check.run("backends", Place(torch.device("cpu"), is_rehearsal=True), deadline_s=0.0)
+    assert [finding["status"] for finding in findings] == ["ok", "skipped"]
+    assert "minutes are over" in findings[1]["figure"]
+
+
 def test_a_wrong_backend_would_fail(monkeypatch):
     """The control: a backend that forgets one key of each sequence."""
     from forerun.engine.attention.base import Segment
