@@ -1,7 +1,7 @@
-"""Prompt lookup (after arXiv 2304.04487): what followed the last few tokens when they stood here before."""
+"""Prompt lookup: what followed the last few tokens when they stood here before (forerun/lookup/ngram.py)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,24 +10,14 @@ from draft_service.methods import DeviceFault
 from draft_service.proposing import check_transcript, start_span
 from forerun import __version__
 from forerun.errors import InvalidRequest
+from forerun.lookup import continuation
+from forerun.lookup.ngram import NgramIndex
 from forerun.rpc import convert
 from forerun.rpc.messages import DraftOpen, Held, Propose
 from forerun.serving.session import Reply, ReplyBox
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import Tracing
 from forerun.types import Proposal, ServiceInfo, SparseLaw, Verification
-
-
-def look_up(tokens: Sequence[int], k: int, max_ngram: int, min_ngram: int) -> tuple[int, ...]:
-    """Up to k tokens that followed the latest earlier place of the longest matching suffix, if there is one."""
-    array = np.asarray(tokens, dtype=np.int64)
-    for size in range(min(max_ngram, len(array) - 1), min_ngram - 1, -1):
-        windows = np.lib.stride_tricks.sliding_window_view(array[:-1], size)
-        places = np.flatnonzero((windows == array[-size:]).all(axis=1))
-        if len(places):
-            start = int(places[-1]) + size
-            return tuple(array[start : start + k].tolist())
-    return ()
 
 
 class NgramSession:
@@ -44,7 +34,8 @@ class NgramSession:
     ) -> None:
         self._tokens = list(opened.prompt)
         self._with_laws = convert.sampling_from_pb(opened.sampling).verification.needs_laws
-        self._min_ngram, self._max_ngram = sizes
+        self._sizes = sizes
+        self._index = NgramIndex(*sizes)
         self._reply = reply
         self._tracing = tracing
         self._traceparent = traceparent
@@ -65,13 +56,15 @@ class NgramSession:
             self._reply(Held(len=len(self._tokens)))
             return
         self._tokens[request.base_len :] = request.ids
+        if request.base_len < len(self._index):
+            self._index = NgramIndex(*self._sizes)
         try:
             check_transcript((), 0, self._tokens, request.hash)
         except InvalidRequest as error:
             self._reply(error)
             return
         span = start_span(self._tracing, self._traceparent, request)
-        drafted = look_up(self._tokens, request.k, self._max_ngram, self._min_ngram)
+        drafted = self._look_up(request.k)
         laws = tuple(_certain(token) for token in drafted) if self._with_laws else ()
         self._metrics.generation_tokens.inc(len(drafted))
         span.end()
@@ -80,13 +73,21 @@ class NgramSession:
         self._reply(convert.proposal_to_pb(proposal))
 
 
+    def _look_up(self, k: int) -> tuple[int, ...]:
+        """Up to k tokens that followed the latest earlier place of the longest matching end, if there is one."""
+        for token in self._tokens[len(self._index) :]:
+            self._index.read(token)
+        place = self._index.place()
+        return continuation(self._tokens, place, k) if place is not None else ()
+
+
 class NgramMethod:
     """Serves any target: it only ever repeats ids that it was given."""
 
     tokens: tuple[str, ...] = ()
 
     def __init__(self, config: DraftConfig, metrics: ServiceMetrics, tracing: Tracing) -> None:
-        self._sizes = (config.ngram_min, config.ngram_max)
+        self._sizes = (config.ngram_max, config.ngram_min)
         self._metrics = metrics
         self._tracing = tracing
 
