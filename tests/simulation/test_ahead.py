@@ -1,4 +1,4 @@
-"""Drafting ahead of the verdict in virtual time: what it brings on a device of its own, and that it is off elsewhere."""
+"""Drafting ahead of the verdict in virtual time: what it brings on a device of its own, and where it is off."""
 
 import pytest
 

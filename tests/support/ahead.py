@@ -10,27 +10,30 @@ NUM_BRANCHES = 8
 class AheadLine(DraftLine):
     """Proposes what was pushed for a transcript where something was; every push is waited for before that is known.
 
-    num_hits, num_asked: proposals that were there already, and that had to be asked for. ahead_k: tokens of a branch.
+    rounds: of each proposal whether it was there already, and what it was. ahead_k: tokens of a branch.
     """
 
     def __init__(self, *opened, ahead_k, num_branches=NUM_BRANCHES, **more):
         super().__init__(*opened, **more)
         self.ahead = {"num_branches": num_branches, "ahead_k": ahead_k}
         self.ahead_k = ahead_k
-        self.pushed = {}
-        self.num_hits = self.num_asked = 0
+        self.pushed, self.rounds = {}, []
+
+    @property
+    def num_hits(self):
+        return sum(is_hit for is_hit, _ in self.rounds)
 
     async def propose(self, transcript, k, base_len=None):
         """The proposal for `transcript`, at most k tokens of it where it has to be asked for."""
         ready = self.pushed.get(transcript_hash(transcript))
-        if ready is not None:
-            self.num_hits += 1
+        is_hit = ready is not None
+        if is_hit:
             self.ask(transcript, len(ready.tokens), base_len, known=True, **self.ahead)
         else:
-            self.num_asked += 1
             self.ask(transcript, k, base_len, **self.ahead)
             ready = await self._answer()
         await self._gather()
+        self.rounds.append((is_hit, ready))
         return ready
 
     async def _answer(self):
