@@ -110,3 +110,17 @@ def test_a_shadow_is_scored_up_to_the_first_difference():
     assert shadow.credits([1, 5, 3]) == [1.0, 0.0]
     laws = Proposal(base_len=7, tokens=[1, 2], support_lens=[2, 1], support_ids=[1, 4, 2], weights=[6, 3, 9])
     assert Shadow(laws).credits([4, 2]) == [0.5]
+
+
+def test_a_round_costs_less_where_proposals_are_there_already():
+    costs = Costs()
+    costs.saw_plain(1, 0.010, 0.010)
+    for _ in range(20):
+        costs.saw_proposal(4, 0.008, 0.010)
+    asked = costs.round_s(4, 1)
+    assert costs.wait_s(4) == pytest.approx(0.010)
+    for _ in range(60):
+        costs.saw_readiness(4, 0.0)
+        costs.saw_verdict(5, 0.010, 0.010)
+    assert costs.round_s(4, 1) < asked - 0.009
+    assert costs.proposal_s(4) == pytest.approx(0.010), "a deadline still knows how long one may take"
