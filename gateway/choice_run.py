@@ -75,6 +75,7 @@ class ChoiceRun:
     async def _turn(self) -> None:
         k, offer = self._k(), self._offer()
         if offer is not None and (k == 0 or offer.gain > self._speculation.gain):
+            self._ahead.interrupted()
             await self._own_round.run(offer)
         elif k > 0 and self._draft is not None:
             await self._round(self._draft, k)
