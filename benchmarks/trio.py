@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-START_S = 400.0
+START_S = 900.0
 
 
 @dataclass(frozen=True)

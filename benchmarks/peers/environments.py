@@ -8,7 +8,9 @@ from pathlib import Path
 from forerun.models.cache_folder import cache_folder, locked
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
-TORCH = Path(__file__).parent.parent.parent / "scripts" / "install_torch.py"
+INSTALL_TORCH = Path(__file__).parent.parent.parent / "scripts" / "install_torch.py"
+_FOR_CUDA = ("torchvision", "torchaudio", "torchcodec")
+"""Required by some peers, unused for text, and on PyPI built for CUDA: beside a CPU torch they fail when imported."""
 
 
 class NotInstalled(Exception):
@@ -42,9 +44,11 @@ def versions(peer: str) -> list[str]:
 def _install(peer: str, python: Path, pinned: str) -> None:
     torch = next((line for line in pinned.splitlines() if line.startswith("torch==")), None)
     if torch is not None:
-        _run(peer, str(python), str(TORCH), "cpu", torch)
+        _run(peer, str(python), str(INSTALL_TORCH), "cpu", torch)
     requirements = str(REQUIREMENTS / f"{peer}.txt")
     _run(peer, str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", requirements)
+    if torch is not None:
+        _run(peer, str(python), "-m", "pip", "uninstall", "--yes", *_FOR_CUDA)
 
 
 def _run(peer: str, *command: str) -> None:
