@@ -71,7 +71,7 @@ class Loop:
 
     def __init__(self, targets: Replicas[TargetClient], drafts: Replicas[DraftClient], mode: AheadMode) -> None:
         self._registry = CollectorRegistry()
-        settings = CoordinatorSettings(ahead=mode)
+        settings = CoordinatorSettings(ahead=mode, own_drafter="off")
         self._coordinator = Coordinator(targets, drafts, GatewayMetrics(self._registry), settings=settings)
         self.speeds: list[float] = []
 

@@ -3,7 +3,17 @@
 import numpy as np
 
 from forerun.rpc import convert
-from forerun.rpc.messages import DraftReply, DraftRequest, Propose, TargetReply, TargetRequest, Verdict, Verify
+from forerun.rpc.messages import (
+    Ahead,
+    Branch,
+    DraftReply,
+    DraftRequest,
+    Propose,
+    TargetReply,
+    TargetRequest,
+    Verdict,
+    Verify,
+)
 from forerun.sampling.draw import truncate
 from forerun.types import Proposal
 
@@ -25,7 +35,10 @@ def proposal(num_tokens, rule):
 
 def hops(num_tokens, rule):
     """Bytes of a traced round's messages, on the draft's hop and on the target's."""
-    propose = Propose(base_len=BASE_LEN, ids=[LARGE_ID], hash=HASH, k=num_tokens, deadline_s=0.05, span_id=SPAN)
+    propose = Propose(
+        base_len=BASE_LEN, ids=[LARGE_ID], hash=HASH, k=num_tokens, deadline_s=0.05, span_id=SPAN, num_branches=16,
+        ahead_k=8,
+    )  # fmt: skip
     verify = Verify(base_len=BASE_LEN, hash=HASH, proposal=proposal(num_tokens, rule), span_id=SPAN)
     verdict = Verdict(base_len=BASE_LEN, num_accepted=num_tokens, token=LARGE_ID, step_s=0.0123, num_rows=640)
     draft = DraftRequest(propose=propose).ByteSize() + DraftReply(proposal=proposal(num_tokens, rule)).ByteSize()
@@ -43,3 +56,9 @@ def test_a_round_weighs_at_most_120_bytes_besides():
     """Untraced and traced, both hops together."""
     assert sum(hops(0, "match")) <= ROUND_LIMIT
     assert sum(hops(0, "rejection")) <= ROUND_LIMIT
+
+
+def test_a_proposal_that_is_pushed_ahead_weighs_at_most_10_bytes_more_than_one_that_was_asked_for():
+    branches = [Branch(hash=HASH, proposal=proposal(K, "rejection"))] * 16
+    pushed = DraftReply(ahead=Ahead(branches=branches)).ByteSize()
+    assert pushed <= 16 * (proposal(K, "rejection").ByteSize() + 10)
