@@ -58,7 +58,7 @@ def test_a_round_weighs_at_most_120_bytes_besides():
     assert sum(hops(0, "rejection")) <= ROUND_LIMIT
 
 
-def test_a_proposal_that_is_pushed_ahead_weighs_at_most_10_bytes_more_than_one_that_was_asked_for():
+def test_a_proposal_that_is_pushed_ahead_weighs_at_most_12_bytes_more_than_one_that_was_asked_for():
     branches = [Branch(hash=HASH, proposal=proposal(K, "rejection"))] * 16
     pushed = DraftReply(ahead=Ahead(branches=branches)).ByteSize()
-    assert pushed <= 16 * (proposal(K, "rejection").ByteSize() + 10)
+    assert pushed <= 16 * (proposal(K, "rejection").ByteSize() + 12)
