@@ -10,6 +10,7 @@ PROTOS := $(shell find protos -name '*.proto')
 BUILD := pyproject.toml scripts/build_hook.py scripts/protos.py
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 PYTEST := $(BIN)/python -m pytest
+TWO_FILES := --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,7 +30,7 @@ protos: $(VENV)/.testing ## generate forerun/v1 from protos/
 	$(BIN)/python scripts/protos.py
 
 test: install-dev ## the tests that every change must pass
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $(TWO_FILES) $(ARGS)
 
 test-unit: install-dev ## the tests of single parts, in seconds
 	$(PYTEST) tests/unit $(ARGS)

@@ -1,6 +1,6 @@
 """Rounds with nothing but the wire: draft and target over their own streams, no gateway, fixed K.
 
-What it measures is the material of the cost model: T_v by the number of rows, t_d, and R, the rest of a round.
+What it measures is the material of the cost model: T_v by the number of rows, t_d, and R in its two parts.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.cost_model import CostModel
@@ -23,6 +24,16 @@ MAX_K = 8
 WAIT_S = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where a round's seconds went: the draft's work, the rest of its answer, the target's step, the rest of that."""
+
+    draft_s: float
+    draft_trip_s: float
+    step_s: float
+    target_trip_s: float
+
+
 class BareRounds:
     """One greedy sequence on a draft and a target."""
 
@@ -35,19 +46,18 @@ class BareRounds:
         self._target = target.open(TargetOpen(**common, seed=1), self._replies.put_nowait)
         self._drafts_len = self._targets_len = len(prompt)
 
-    async def round(self, k: int) -> tuple[float, float, float]:
-        """Runs one; returns its duration, the draft's work and the target's step, in seconds."""
+    async def round(self, k: int) -> "Spent":
+        """Runs one of k drafted tokens."""
         start = time.perf_counter()
-        proposal, draft_s = None, 0.0
-        if k > 0:
-            proposal = await self._proposal(k)
-            draft_s = proposal.draft_s
+        proposal = await self._proposal(k) if k else None
+        asked = time.perf_counter()
         verdict = await self._verdict(proposal)
-        duration = time.perf_counter() - start
+        end = time.perf_counter()
         accepted = proposal.tokens[: verdict.num_accepted] if proposal is not None else ()
         self._transcript.commit([*accepted, verdict.token])
         self._targets_len = len(self._transcript)
-        return duration, draft_s, verdict.step_s
+        draft_s = proposal.draft_s if proposal is not None else 0.0
+        return Spent(draft_s, asked - start - draft_s, verdict.step_s, end - asked - verdict.step_s)
 
     def end(self) -> None:
         """Closes both streams."""
@@ -81,21 +91,19 @@ async def measure(draft_address: str, target_address: str, prompt: Sequence[int]
     """The cost model of a running pair: medians over num_rounds rounds of every K from 0 to MAX_K, mixed."""
     draft, target = DraftClient(draft_address), TargetClient(target_address)
     rounds = BareRounds(draft, target, prompt)
-    steps, rests, draft_steps = defaultdict[int, list[float]](list), defaultdict[bool, list[float]](list), []
+    spent = defaultdict[int, list[Spent]](list)
     for turn in range(-2, num_rounds):
         for k in range(MAX_K + 1):
-            duration, draft_s, step_s = await rounds.round(k)
-            if turn < 0:
-                continue
-            steps[k + 1].append(step_s)
-            rests[k > 0].append(duration - draft_s - step_s)
-            if k:
-                draft_steps.append(draft_s / k)
+            one = await rounds.round(k)
+            if turn >= 0:
+                spent[k].append(one)
     rounds.end()
     await asyncio.gather(draft.close(), target.close())
+    with_draft = [(k, one) for k in range(1, MAX_K + 1) for one in spent[k]]
     return CostModel(
-        draft_step_s=statistics.median(draft_steps),
-        steps={rows: statistics.median(values) for rows, values in steps.items()},
-        round_s=statistics.median(rests[True]),
-        plain_s=statistics.median(rests[False]),
+        steps={k + 1: statistics.median(one.step_s for one in ones) for k, ones in spent.items()},
+        draft_step_s=statistics.median(one.draft_s / k for k, one in with_draft),
+        draft_trip_s=statistics.median(one.draft_trip_s for _, one in with_draft),
+        target_trip_s=statistics.median(one.target_trip_s for _, one in with_draft),
+        plain_s=statistics.median(one.target_trip_s for one in spent[0]),
     )

@@ -6,29 +6,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds: of a draft step, of a target's step over m rows, and of all else, with and without a draft.
+    """Seconds. steps: T_v, a target's step by its number of rows. draft_step_s: t_d.
 
-    steps: T_v by the number of rows. round_s: R of a round. plain_s: what a token alone costs beyond its step.
+    What the wire and the hosts add: draft_trip_s and target_trip_s to the two parts of a round, whose sum is R, and
+    plain_s to a token of the target alone.
     """
 
-    draft_step_s: float
     steps: Mapping[int, float]
-    round_s: float
+    draft_step_s: float
+    draft_trip_s: float
+    target_trip_s: float
     plain_s: float
+
+    def round_s(self, k: int, hit_rate: float = 0.0) -> float:
+        """A round of k drafted tokens. hit_rate: of proposals that were there before they were asked for."""
+        asking_s = k * self.draft_step_s + self.draft_trip_s
+        return (1 - hit_rate) * asking_s + self.steps[k + 1] + self.target_trip_s
 
     def plain_tokens_per_s(self) -> float:
         """Speed without a draft."""
         return 1 / (self.steps[1] + self.plain_s)
 
-    def tokens_per_s(self, acceptance: float, k: int) -> float:
-        """Speed of synchronous rounds of k drafted tokens, each right with probability `acceptance`."""
-        if k == 0:
-            return self.plain_tokens_per_s()
-        return expected_tokens(acceptance, k) / (k * self.draft_step_s + self.steps[k + 1] + self.round_s)
+    def tokens_per_s(self, tokens_a_round: float, k: int, hit_rate: float = 0.0) -> float:
+        """Speed of rounds of k drafted tokens that give so many on average."""
+        return tokens_a_round / self.round_s(k, hit_rate) if k else self.plain_tokens_per_s()
 
     def best_k(self, acceptance: float) -> int:
-        """The K with the greatest speed, 0 among them."""
-        return max(range(max(self.steps)), key=lambda k: self.tokens_per_s(acceptance, k))
+        """The K with the greatest speed where each token is right with this probability; 0 is among them."""
+        ks = range(max(self.steps))
+        return max(ks, key=lambda k: self.tokens_per_s(expected_tokens(acceptance, k), k))
 
 
 def expected_tokens(acceptance: float, k: int) -> float:

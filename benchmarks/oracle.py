@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 
 from benchmarks import bare_rounds, report
-from benchmarks.cost_model import CostModel
+from benchmarks.cost_model import CostModel, expected_tokens
 from benchmarks.random_model import random_model
 from benchmarks.service import free_port, service
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
@@ -118,7 +118,7 @@ class Stage:
                     with_draft.append(streamed.tokens_per_s)
                     num_changed += streamed.ids != text["answer"][:num_tokens]
         k = model.best_k(acceptance)
-        promised = model.tokens_per_s(acceptance, k)
+        promised = model.tokens_per_s(expected_tokens(acceptance, k), k)
         return {
             "best_k": k,
             "promised_speedup": round(promised / model.plain_tokens_per_s(), 3),
@@ -127,7 +127,7 @@ class Stage:
             "texts_changed": num_changed,
             "step_ms": {rows: round(1e3 * seconds, 2) for rows, seconds in model.steps.items()},
             "draft_step_ms": round(1e3 * model.draft_step_s, 2),
-            "round_ms": round(1e3 * model.round_s, 2),
+            "trips_ms": [round(1e3 * trip, 2) for trip in (model.draft_trip_s, model.target_trip_s, model.plain_s)],
         }
 
 
