@@ -22,7 +22,7 @@ from torch._inductor.select_algorithm import add_preprocessing_fn
 from forerun.engine import torch_setup
 from forerun.engine.compiled import FACTS, MIN_SIZE, PACKAGE, Recipe
 from forerun.engine.model import LoadedModel, load
-from forerun.engine.quant import native_linear
+from forerun.engine.quant import native_linear, siblings
 
 _ROWS, _LOGITS = 5, 3  # distinct, and neither of them a size with a meaning
 _MAX_SIZE = 1 << 20
@@ -33,16 +33,21 @@ def compile_into(output: Path, recipe: Recipe) -> None:
     """Writes the package and the facts that are not in the model folder's own files."""
     torch_setup.prepare(recipe.num_threads)
     loaded = load(recipe.folder, recipe.precision, torch.device("cpu"), recipe.embedding_from)
+    with torch.no_grad():
+        calls_native = package(_export(loaded), output / PACKAGE)
+    facts = {"head_size": loaded.head_size, "calls_native": calls_native}
+    (output / FACTS).write_text(json.dumps(facts))
+
+
+def package(exported: torch.export.ExportedProgram, path: Path) -> bool:
+    """Compiles a graph; whether what came out calls kernels of ours, which must be loaded before it is."""
     add_preprocessing_fn(_prefer_templates)
     _parse_templates_once()
     _try_flags_on_little()
-    with torch.no_grad():
-        exported = _export(loaded)
-        calls = _native_calls(exported)
-        settings = {**_INDUCTOR, "aot_inductor.custom_ops_to_c_shims": calls}
-        aoti_compile_and_package(exported, package_path=str(output / PACKAGE), inductor_configs=settings)
-    facts = {"head_size": loaded.head_size, "calls_native": bool(calls)}
-    (output / FACTS).write_text(json.dumps(facts))
+    calls = _native_calls(exported)
+    settings = {**_INDUCTOR, "aot_inductor.custom_ops_to_c_shims": calls}
+    aoti_compile_and_package(exported, package_path=str(path), inductor_configs=settings)
+    return bool(calls)
 
 
 def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
@@ -57,11 +62,10 @@ def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
 
 def _native_calls(exported: torch.export.ExportedProgram) -> dict[Any, list[str]]:
     """Operators of ours that are called by their C name; through torch's dispatcher a call costs microseconds more."""
-    if not native_linear.serves():
+    if not native_linear.serves() or not siblings.products(exported.graph_module):
         return {}
-    operator = native_linear.operator()
-    is_called = any(node.target is operator for node in exported.graph.nodes)
-    return {operator: [native_linear.C_SHIM]} if is_called else {}
+    siblings.merge(exported.graph_module)
+    return {native_linear.operator(): [native_linear.C_SHIM]}
 
 
 def _prefer_templates(choices: list[Any]) -> list[Any]:

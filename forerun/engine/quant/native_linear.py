@@ -26,12 +26,12 @@ C_SHIM = (
 )
 """What a compiled graph calls; the library that has it must be loaded before the graph's."""
 
-LAYOUT = 1  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
+LAYOUT = 2  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
 
 MAX_DEPTH = 1 << 17
 """Of a row's sums, which stay below 2^31 so."""
 
-_BLOCK_COLUMNS, _TILE_COLUMNS, _DEPTH, _QUAD = 32, 16, 64, 4  # see native/numbers.h
+BLOCK_COLUMNS, _TILE_COLUMNS, _DEPTH, _QUAD = 32, 16, 64, 4  # see native/numbers.h
 _MACHINES = ("x86_64", "AMD64")
 
 
@@ -79,8 +79,8 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     every column.
     """
     columns, depth = weight.shape
-    padded = functional.pad(weight, (0, -depth % _DEPTH, 0, -columns % _BLOCK_COLUMNS))
-    tiles = padded.view(-1, _BLOCK_COLUMNS // _TILE_COLUMNS, _TILE_COLUMNS, padded.shape[1] // _DEPTH, 16, _QUAD)
+    padded = functional.pad(weight, (0, -depth % _DEPTH, 0, -columns % BLOCK_COLUMNS))
+    tiles = padded.view(-1, BLOCK_COLUMNS // _TILE_COLUMNS, _TILE_COLUMNS, padded.shape[1] // _DEPTH, 16, _QUAD)
     return tiles.permute(0, 3, 1, 4, 2, 5).contiguous()
 
 
