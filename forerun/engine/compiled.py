@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from forerun.engine import native_code
+from forerun.engine import huge_pages, native_code
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
@@ -106,8 +106,10 @@ def load(recipe: Recipe) -> LoadedModel:
     facts = json.loads((folder / FACTS).read_text())
     if facts.get("calls_native"):
         native_linear.register()
+    forward = CompiledForward(folder / PACKAGE)
+    huge_pages.ask()
     return LoadedModel(
-        CompiledForward(folder / PACKAGE),
+        forward,
         read_config(recipe.folder, recipe.precision),
         DTYPES[recipe.precision],
         read_head_ids(recipe.folder),
