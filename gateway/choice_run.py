@@ -91,6 +91,8 @@ class ChoiceRun:
     def _offer(self) -> Offer | None:
         """What the gateway's own drafters propose here, if that is worth a round."""
         self._own.follow(self._target.num_sequences())
+        if self._speculation.is_measuring():
+            return None
         return self._own.offer(self._target.num_sequences(), self._emission.num_left - 1)
 
     async def _round(self, draft: DraftLink, k: int) -> None:

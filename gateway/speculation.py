@@ -57,7 +57,7 @@ class Speculation:
             return 0
         if self._fixed_k is not None:
             return min(self._fixed_k, limit)
-        if not self._costs.knows_draft() or self._is_measuring():
+        if not self._costs.knows_draft() or self._starts_measuring():
             return 0
         return self._adaptive(num_sequences, min(limit, self._max_k))
 
@@ -126,11 +126,14 @@ class Speculation:
             return pace.k
         return 0
 
-    def _is_measuring(self) -> bool:
+    def is_measuring(self) -> bool:
         """Whether this sequence goes alone for the price of a plain step, which one does for all of the pair."""
+        return self._num_to_measure > 0
+
+    def _starts_measuring(self) -> bool:
         if self._num_to_measure == 0 and self._costs.claims_measurement():
             self._num_to_measure = MEASURE_GRANT
-        return self._num_to_measure > 0
+        return self.is_measuring()
 
     def _best(self, num_sequences: int, limit: int) -> Pace:
         plain_s = self._costs.plain_s(num_sequences) or 0.0

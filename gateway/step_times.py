@@ -1,16 +1,20 @@
 """T_v(rows): what a target step costs by the number of tokens in it, learnt from the steps that verdicts tell of."""
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 
 from gateway.ema import Ema
 
 SLOPE_PER_ROW = 0.03  # assumed growth of a step per row beyond the row counts that were seen
-SCALE_WEIGHT = 0.1
-MEMORY = 32.0  # steps at one row count after which the oldest are forgotten
+SCALE_WEIGHT = 0.03
+LINE_STRENGTH = 8.0  # steps that the straight line through all row counts counts for at each
+MEMORY = 128.0  # steps at one row count after which the oldest are forgotten
 
 
 class StepTimes:
     """A curve that never falls: a step over more rows takes no less (isotonic regression over what was seen).
+
+    A row count that was hardly seen lies near the straight line through the others.
 
     A machine that turns slower does so for all row counts, also for those that are not seen at present: `_scale`
     follows that at once, the curve's shape slowly.
@@ -61,8 +65,24 @@ class StepTimes:
 
     def _fitted(self) -> list[float]:
         if self._curve is None:
-            self._curve = isotonic([self._mean[r] for r in self._rows], [self._weight[r] for r in self._rows])
+            weights = [self._weight[r] for r in self._rows]
+            means = [self._mean[r] for r in self._rows]
+            line = straight(self._rows, means, weights)
+            near = [
+                (m * w + y * LINE_STRENGTH) / (w + LINE_STRENGTH) for m, w, y in zip(means, weights, line, strict=True)
+            ]
+            self._curve = isotonic(near, [w + LINE_STRENGTH for w in weights])
         return self._curve
+
+
+def straight(xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The values at xs of the straight, never falling line nearest to ys by weighted squares."""
+    total = sum(weights)
+    mean_x = sum(x * w for x, w in zip(xs, weights, strict=True)) / total
+    mean_y = sum(y * w for y, w in zip(ys, weights, strict=True)) / total
+    spread = sum(w * (x - mean_x) ** 2 for x, w in zip(xs, weights, strict=True))
+    slope = sum(w * (x - mean_x) * (y - mean_y) for x, y, w in zip(xs, ys, weights, strict=True)) / (spread or 1.0)
+    return [mean_y + max(slope, 0.0) * (x - mean_x) for x in xs]
 
 
 def isotonic(values: list[float], weights: list[float]) -> list[float]:

@@ -33,8 +33,8 @@ def test_a_step_over_more_rows_is_taken_to_cost_no_less():
 def test_a_machine_that_slows_down_does_so_for_row_counts_that_are_not_seen():
     steps = StepTimes()
     steps.add(1, 0.010)
-    for i in range(100):
-        steps.add(9, (0.012 if i < 50 else 0.024) + i * 1e-9)
+    for i in range(300):
+        steps.add(9, (0.012 if i < 200 else 0.024) + i * 1e-9)
     assert steps.at(1) == pytest.approx(0.020, rel=0.15)
 
 
