@@ -38,7 +38,7 @@ def interpreter(peer: str) -> Path:
 def versions(peer: str) -> list[str]:
     """What the peer's environment is pinned to."""
     lines = (REQUIREMENTS / f"{peer}.txt").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    return [line.split(" --")[0] for line in lines if line and not line.startswith("#")]
 
 
 def _install(peer: str, python: Path, pinned: str) -> None:

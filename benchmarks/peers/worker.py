@@ -16,7 +16,7 @@ from forerun.models.cache_folder import cache_folder
 
 ROOT = Path(__file__).parent.parent.parent
 TCMALLOC = "*/libtcmalloc_minimal.so.4"  # what vLLM's manual asks for beside Intel's OpenMP; Debian has it
-START_S = 600.0  # vLLM compiles and OpenVINO converts at their first start
+START_S = 900.0  # vLLM compiles and OpenVINO converts at their first start
 ANSWER_S = 300.0
 
 
@@ -100,6 +100,7 @@ def _environ(peer: str, python: Path) -> dict[str, str]:
         environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
         environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         environ["VLLM_NO_USAGE_STATS"] = "1"
+        environ["VLLM_CACHE_ROOT"] = str(cache_folder("peers") / "vllm-compiled")
         libraries = (python.parent.parent / "lib" / "libiomp5.so", *Path("/usr/lib").glob(TCMALLOC))
         environ["LD_PRELOAD"] = ":".join(str(path) for path in libraries if path.exists())
     return environ

@@ -20,17 +20,17 @@ def load(setting: Setting) -> Answer:
 
     def answer(job: Job) -> Arrivals:
         params = SamplingParams(max_tokens=job.num_tokens, temperature=job.temperature, ignore_eos=True)
-        arrivals: dict[str, list[tuple[float, int]]] = {}
-        lengths: dict[str, int] = {}
-        for index, ids in enumerate(job.prompts):
-            added = engine.add_request(str(index), {"prompt_token_ids": list(ids)}, params)
-            arrivals[added], lengths[added] = [], 0
+        names = [str(index) for index in range(len(job.prompts))]
+        arrivals: dict[str, list[tuple[float, int]]] = {name: [] for name in names}
+        lengths = dict.fromkeys(names, 0)
+        for name, ids in zip(names, job.prompts, strict=True):
+            engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
         while engine.has_unfinished_requests():
             for output in engine.step():
-                length, now = len(output.outputs[0].token_ids), time.perf_counter()
-                if length > lengths[output.request_id]:
-                    arrivals[output.request_id].append((now, length - lengths[output.request_id]))
-                    lengths[output.request_id] = length
+                name, length, now = output.request_id, len(output.outputs[0].token_ids), time.perf_counter()
+                if length > lengths[name]:
+                    arrivals[name].append((now, length - lengths[name]))
+                    lengths[name] = length
         return list(arrivals.values())
 
     return answer
