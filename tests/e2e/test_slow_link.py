@@ -16,9 +16,9 @@ FIELDS = ({"temperature": 0.0}, {"seed": 6, "top_p": 0.9})
 
 @asynccontextmanager
 async def gateway_over(delay_s, pair, target, draft):
-    """A stub of a gateway whose draft is `delay_s` away."""
+    """A stub of a gateway whose draft is `delay_s` away, and which does not draft by itself."""
     async with slow_link(draft.address, delay_s) as address:
-        gateway = Gateway(pair.target, target.address, (address,))
+        gateway = Gateway(pair.target, target.address, (address,), "--own-drafter", "off")
         try:
             await asyncio.to_thread(gateway.ready)
             async with gateway_stub(gateway.address) as stub:
