@@ -72,7 +72,6 @@ class NgramSession:
         self._tokens.extend(drafted)
         self._reply(convert.proposal_to_pb(proposal))
 
-
     def _look_up(self, k: int) -> tuple[int, ...]:
         """Up to k tokens that followed the latest earlier place of the longest matching end, if there is one."""
         for token in self._tokens[len(self._index) :]:
