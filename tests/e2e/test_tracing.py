@@ -127,7 +127,7 @@ def test_every_step_is_linked_to_the_messages_that_it_served(traced):
     assert all(span.attributes["forerun.num_rows"] >= 1 and span.parent_id == "" for span in steps)
     for span in (span for span in tree.walk() if span.name == "forerun.propose"):
         mine = [step for step in steps if (span.trace_id, span.span_id) in step.links]
-        assert len(mine) <= 4  # K steps, and the prefill of what is new
+        assert len(mine) <= 2 * 4  # K steps and the prefill of what is new, and the same ahead of the verdict
 
 
 def test_choices_of_a_request_share_its_trace(traced):
