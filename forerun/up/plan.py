@@ -9,7 +9,7 @@ from forerun.models.resolve import BUNDLED, public_name
 from forerun.up.child import Service
 from forerun.up.config import UpConfig
 
-# Threads that wait for work must not burn the other service's core.
+# Threads that wait for work must not burn the other service's core: benchmarks/openmp_waiting.py compares.
 _ENVIRON = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "PYTHONUNBUFFERED": "1"}
 
 
