@@ -28,11 +28,12 @@ class Multiplier {
 #endif
     Multiplier(const Multiplier&) = delete;
 
+    template <From FROM>
     void multiply(const CodedRows& block, const int8_t* weights, Sums& sums) const {
 #if defined(FORERUN_TILES)
-        if (has_tiles) return multiply_tiles(block, weights, sums);
+        if (has_tiles) return multiply_tiles<FROM>(block, weights, sums);
 #endif
-        multiply_dots(block, weights, sums);
+        multiply_dots<FROM>(block, weights, sums);
     }
 };
 
@@ -140,14 +141,19 @@ class Linear {
             const long end_row = std::min(first_row + TASK_ROW_BLOCKS, row_blocks);
             const long end = std::min(first + task_columns, column_blocks);
             for (long column = first; column < end; ++column)
-                for (long row = first_row; row < end_row; ++row) multiply(multiplier, row, column);
+                for (long row = first_row; row < end_row; ++row)
+                    if (row == first_row)
+                        multiply<From::memory>(multiplier, row, column);
+                    else
+                        multiply<From::cache>(multiplier, row, column);
         }
     }
 
+    template <From FROM>
     void multiply(const Multiplier& multiplier, long row_block, long column_block) const {
         alignas(64) Sums sums;
         const CodedRows coded = block(row_block);
-        multiplier.multiply(coded, call.weights + column_block * steps * STEP_BYTES, sums);
+        multiplier.multiply<FROM>(coded, call.weights + column_block * steps * STEP_BYTES, sums);
         const long column = column_block * BLOCK_COLUMNS;
         const long num_columns = std::min<long>(BLOCK_COLUMNS, call.columns - column);
         const long first_row = row_block * block_rows;

@@ -25,10 +25,14 @@ constexpr int HIGH = 0, LOW = 1;  // halves of a row's codes
 // each of the 131,072 numbers that a row may have (see native_linear.MAX_DEPTH).
 typedef int32_t Sums[2][BLOCK_ROWS][BLOCK_COLUMNS];
 
-// Weights are read once, in order: far enough ahead that memory answers in time.
+// Weights come from memory once, in order, and are asked for far enough ahead that it answers in time. Later blocks of
+// rows find them near.
 constexpr int AHEAD = 8192;
+enum class From { memory, cache };
 
+template <From FROM>
 inline void prefetch_step(const int8_t* weights) {
+    if constexpr (FROM == From::cache) return;
     for (int line = 0; line < STEP_BYTES; line += 64) __builtin_prefetch(weights + AHEAD + line, 0, 3);
 }
 
