@@ -57,7 +57,9 @@ class Watch:
             RoundSummary(num_drafted, num_accepted, duration_s, draft_wait_s, drafted_ahead, drafter)
         )
         if span is not None:
-            self._tracing.end_round(span, num_drafted, num_accepted, draft_wait_s, target_wait_s, drafted_ahead)
+            self._tracing.end_round(
+                span, num_drafted, num_accepted, draft_wait_s, target_wait_s, drafted_ahead, drafter
+            )
 
     def pushed(self, num_proposals: int) -> None:
         """The draft pushed proposals ahead of a verdict."""

@@ -26,6 +26,7 @@ from forerun.telemetry import semconv
 from forerun.telemetry.context import context_with, parse_traceparent
 from forerun.telemetry.exporting import Exporting, start_exporting
 from forerun.telemetry.semconv import AttributeValue
+from forerun.telemetry.speculation_metrics import DRAFT_SERVICE
 from forerun.telemetry.summary import RequestSummary
 
 Attributes = Mapping[str, AttributeValue]
@@ -94,11 +95,11 @@ class Tracing:
 
     def end_round(
         self, span: Span, num_draft_tokens: int, num_accepted_tokens: int, draft_wait_s: float, target_wait_s: float,
-        drafted_ahead: bool = False,
+        drafted_ahead: bool = False, drafter: str = DRAFT_SERVICE,
     ) -> None:  # fmt: skip
         """Ends a round with its K, what the target accepted, and how long the gateway waited for either peer.
 
-        drafted_ahead: the proposal was drafted before it was asked for.
+        drafted_ahead: the proposal was there before it was asked for; drafter: the service, or one of the gateway's.
         """
         if not span.is_recording():
             return
@@ -107,6 +108,7 @@ class Tracing:
                 semconv.NUM_DRAFT_TOKENS: num_draft_tokens,
                 semconv.NUM_ACCEPTED_TOKENS: num_accepted_tokens,
                 semconv.DRAFTED_AHEAD: drafted_ahead,
+                semconv.DRAFTER: drafter,
                 semconv.DRAFT_WAIT_S: draft_wait_s,
                 semconv.TARGET_WAIT_S: target_wait_s,
             }

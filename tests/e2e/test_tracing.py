@@ -48,14 +48,20 @@ class Traced:
 
 
 def _is_complete(spans, trace_id):
+    """All but the propose spans of proposals that were there ahead, for the draft may hear of the text's end first."""
     mine = [span for span in spans if span.trace_id == trace_id]
     rounds = [span for span in mine if span.name == "forerun.round"]
     drafted = {span.span_id for span in rounds if span.attributes.get("forerun.num_draft_tokens")}
+    asked = {
+        span.span_id
+        for span in rounds
+        if span.attributes.get("forerun.drafter") == "service" and not span.attributes["forerun.drafted_ahead"]
+    }
     alone = {span.span_id for span in rounds if "forerun.grant" in span.attributes}
     verified, proposed = (
         {span.parent_id for span in mine if span.name == name} for name in ("forerun.verify", "forerun.propose")
     )
-    return any(span.parent_id == SPAN_ID for span in mine) and drafted <= proposed and drafted | alone <= verified
+    return any(span.parent_id == SPAN_ID for span in mine) and asked <= proposed and drafted | alone <= verified
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +104,16 @@ def test_one_trace_holds_the_request_its_rounds_and_what_draft_and_target_did(tr
     assert _total(rounds, "forerun.num_draft_tokens") == speculative["num_draft_tokens"]
     assert _total(rounds, "forerun.num_accepted_tokens") == speculative["num_accepted_tokens"] > 0
     for child in rounds:
-        assert child.names() == ("forerun.round", [("forerun.propose", []), ("forerun.verify", [])])
-        assert [grandchild.span.service for grandchild in child.children] == ["forerun-draft", "forerun-target"]
+        services = {grandchild.span.name: grandchild.span.service for grandchild in child.children}
+        assert services.pop("forerun.propose", "") in ("forerun-draft", "" if _is_ahead(child) else "forerun-draft")
+        assert services == {"forerun.verify": "forerun-target"} and len(child.children) <= 2
         assert child.span.attributes["forerun.target_wait_s"] > 0
         assert child.span.attributes["forerun.draft_wait_s"] > 0
         assert child.span.attributes["forerun.choice"] == 0
+
+
+def _is_ahead(tree):
+    return tree.span.attributes.get("forerun.drafted_ahead", False)
 
 
 def test_tokens_that_the_target_makes_alone_are_rounds_of_k_0_with_its_grant(traced):
@@ -117,7 +128,10 @@ def test_tokens_that_the_target_makes_alone_are_rounds_of_k_0_with_its_grant(tra
 def test_every_step_is_linked_to_the_messages_that_it_served(traced):
     _, tree = traced.ask(3, {"num_draft_tokens": 3}, temperature=0.0)
     served = {
-        (span.trace_id, span.span_id) for span in tree.walk() if span.name in ("forerun.propose", "forerun.verify")
+        (part.span.trace_id, part.span.span_id)
+        for child in tree.children
+        for part in child.children
+        if part.span.name == "forerun.verify" or not _is_ahead(child)  # what is there already takes no step
     }
     spans = traced.receiver.wait_for(
         lambda spans: served <= {link for span in spans if span.name == "forerun.step" for link in span.links}, 20

@@ -97,6 +97,7 @@ def test_one_trace_holds_the_request_its_rounds_and_what_both_services_did_for_t
         "forerun.num_draft_tokens": 4,
         "forerun.num_accepted_tokens": 3,
         "forerun.drafted_ahead": False,
+        "forerun.drafter": "service",
         "forerun.draft_wait_s": 0.002,
         "forerun.target_wait_s": 0.03,
     }
