@@ -55,7 +55,9 @@ def _is_complete(spans, trace_id):
     asked = {
         span.span_id
         for span in rounds
-        if span.attributes.get("forerun.drafter") == "service" and not span.attributes["forerun.drafted_ahead"]
+        if span.span_id in drafted
+        and span.attributes["forerun.drafter"] == "service"
+        and not span.attributes["forerun.drafted_ahead"]
     }
     alone = {span.span_id for span in rounds if "forerun.grant" in span.attributes}
     verified, proposed = (
