@@ -57,7 +57,8 @@ format: install-dev ## what linters can mend by themselves
 	$(BIN)/ruff format .
 
 bench: install-dev ## the numbers of the README
-	@for name in engine wire serve; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(ARGS) || exit 1; done
+	@for name in attention linear wire serve model ahead oracle; do \
+		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 bench-peers: install-dev ## the pair beside other engines, each in an environment of its own (ARGS="--only vllm")
 	$(BIN)/python -m benchmarks.peers $(ARGS)
