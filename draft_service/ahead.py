@@ -15,7 +15,8 @@ from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer, Guesses
 from draft_service.odds import Odds, Outcome
 from draft_service.width import Width
-from forerun.engine.loop import EngineLoop, Owner
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import Owner
 from forerun.rpc import convert
 from forerun.rpc import messages as wire
 from forerun.transcript_hash import transcript_hash

@@ -7,7 +7,8 @@ from opentelemetry.trace import Span
 
 from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer
-from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import StepReport
 from forerun.engine.sequence import Sequence
 
 

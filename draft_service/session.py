@@ -13,7 +13,8 @@ from draft_service.drawing import Drawer
 from draft_service.odds import Odds
 from draft_service.proposing import check_transcript, start_span
 from draft_service.width import Width
-from forerun.engine.loop import NOT_FINITE, EngineLoop, StepReport
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import NOT_FINITE, StepReport
 from forerun.engine.sequence import Sequence
 from forerun.errors import SequenceFault
 from forerun.rpc import convert

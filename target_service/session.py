@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from opentelemetry.trace import INVALID_SPAN, Span
 
-from forerun.engine.loop import NOT_FINITE, EngineLoop, StepReport
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import NOT_FINITE, StepReport
 from forerun.engine.sequence import Sequence
 from forerun.errors import InvalidRequest, SequenceFault
 from forerun.rpc import convert

@@ -14,8 +14,9 @@ from forerun.engine.attention.base import AttentionBackend
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.kv_cache import KvCache, KvShape
-from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.loop import EngineLoop
 from forerun.engine.model import LoadedModel
+from forerun.engine.owner import StepReport
 from forerun.engine.quant import checkpoint
 from forerun.engine.quant.e4m3 import E4M3
 from forerun.engine.runner import Runner

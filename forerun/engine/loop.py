@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.logits import Rows, StepLogits, are_finite
+from forerun.engine.owner import Owner, StepReport
 from forerun.engine.scheduler import SHORT, Scheduler, Slice
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
@@ -22,46 +22,7 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S = 1.0
 """An idle loop wakes this often, to show that it lives."""
 
-NOT_FINITE = "the model's logits are not finite"
 STARVED = "waiting for cache blocks or a place in the batch"
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """One finished forward. num_rows: tokens computed; num_queued: sequences left waiting; owners: whom it served."""
-
-    start_ns: int
-    end_ns: int
-    num_rows: int
-    num_queued: int
-    owners: tuple["Owner", ...]
-
-    @property
-    def step_s(self) -> float:
-        return (self.end_ns - self.start_ns) / 1e9
-
-
-class Owner(Protocol):
-    """Whom a sequence is computed for. Every method runs on the device thread and may request more of its sequence."""
-
-    def on_logits(self, logits: Any, step: StepReport) -> None:
-        """The sequence reached its goal; logits `[num_logits, head size] float32` of its last positions.
-
-        A sequence with best_of may get logits.Best instead.
-        """
-        ...
-
-    def on_starved(self, reason: str) -> None:
-        """The sequence has work due and no room in this step; called for every such step."""
-        ...
-
-    def on_overflow(self) -> None:
-        """The logits are not finite, and nobody may build on what was computed: asks for less, or raises."""
-        ...
-
-    def on_fault(self, error: Exception) -> None:
-        """The sequence cannot go on; it has been removed."""
-        ...
 
 
 class Runner(Protocol):

@@ -4,7 +4,8 @@ from typing import Protocol, cast
 
 from opentelemetry.trace import Span
 
-from forerun.engine.loop import EngineLoop, StepReport
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import StepReport
 from forerun.telemetry.metrics import ServiceMetrics
 from forerun.telemetry.tracing import StepTracer
 

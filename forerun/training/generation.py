@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from forerun.engine import build
-from forerun.engine.loop import NOT_FINITE, StepReport
+from forerun.engine.owner import NOT_FINITE, StepReport
 from forerun.errors import ConfigError, SequenceFault
 from forerun.training import teacher
 from forerun.training.document import Document

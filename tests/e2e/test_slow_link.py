@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from benchmarks.relay import relay
 from tests.support.generate import gateway_stub, generate
 from tests.support.processes import Gateway
-from tests.support.slow_link import slow_link
 
 PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
 DELAY_S = 0.1  # one way: no K earns a round trip that takes as long as tens of tokens
@@ -17,7 +17,7 @@ FIELDS = ({"temperature": 0.0}, {"seed": 6, "top_p": 0.9})
 @asynccontextmanager
 async def gateway_over(delay_s, pair, target, draft):
     """A stub of a gateway whose draft is `delay_s` away, and which does not draft by itself."""
-    async with slow_link(draft.address, delay_s) as address:
+    async with relay(draft.address, delay_s) as address:
         gateway = Gateway(pair.target, target.address, (address,), "--own-drafter", "off")
         try:
             await asyncio.to_thread(gateway.ready)

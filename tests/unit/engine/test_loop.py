@@ -8,7 +8,8 @@ import pytest
 
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
-from forerun.engine.loop import NOT_FINITE, EngineLoop
+from forerun.engine.loop import EngineLoop
+from forerun.engine.owner import NOT_FINITE
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
