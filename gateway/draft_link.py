@@ -110,9 +110,10 @@ class DraftLink:
     def settle(self, answer: Answer, num_accepted: int) -> None:
         """The draft holds its own tokens that were accepted.
 
-        Of what it pushed it need not hold any more than the transcript before: it may have drafted that anew since.
+        Of what it pushed it need not hold more than it was told: it may never have heard that it was used.
         """
-        self._held = answer.proposal.base_len + (0 if answer.ahead else num_accepted)
+        if not answer.ahead:
+            self._held = answer.proposal.base_len + num_accepted
         self._num_settled += 1
         if self._num_settled >= NUM_TRUSTED:
             self._backoff_s = FIRST_BACKOFF_S

@@ -1,10 +1,13 @@
 """The loop with drafts that push proposals ahead of the verdict: honest ones, and ones that nothing may be built on."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from forerun.rpc.messages import Ahead, DraftReply
+from gateway.ahead import Ahead as SequenceAhead
+from gateway.questions import NOT_AHEAD, AheadTerms
 from tests.support import scripted_services as scripted
 from tests.support.coordinating import PROMPT, Collector, house, request
 from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation, foresees, outcome, pushing
@@ -41,6 +44,20 @@ async def test_no_committed_token_travels_twice():
     await run(draft)
     places = [ask.base_len + i for ask in draft.seen.messages for i in range(len(ask.ids))]
     assert len(places) == len(set(places))
+
+
+async def test_a_draft_is_told_all_that_was_committed_where_ahead_is_switched_off_over_a_proposal_that_lies_ready(
+    monkeypatch,
+):
+    turns = itertools.cycle([AheadTerms(8, K), NOT_AHEAD])
+    monkeypatch.setattr(SequenceAhead, "terms", lambda self, k: next(turns))
+    draft = ScriptedDraft(scripted.wrong_tokens, push=foresees)
+    _, counts = await run(draft)
+    assert counts["hits"] > 5
+    told = len(PROMPT)
+    for ask in draft.seen.messages:
+        assert ask.base_len <= told, "none of its own tokens was accepted: it holds what it was told"
+        told = ask.base_len + len(ask.ids)
 
 
 async def test_nobody_is_asked_to_run_ahead_where_that_is_off():
