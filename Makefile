@@ -10,7 +10,7 @@ PROTOS := $(shell find protos -name '*.proto')
 BUILD := pyproject.toml scripts/build_hook.py scripts/protos.py
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 PYTEST := $(BIN)/python -m pytest
-TWO_FILES := --numprocesses 2 --dist loadfile
+TWO_FILES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

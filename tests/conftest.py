@@ -12,6 +12,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("FORERUN_COMPILE", "off")  # takes minutes; tests/parity/test_compiled.py is for what it makes
 
+LONGEST_FIRST = ("simulation", "e2e", "parity", "statistical", "integration")
+"""Folders in this order, then the rest: two files run side by side, and neither worker is left with a long one."""
+
+
+def pytest_collection_modifyitems(items):
+    ranks = {folder: rank for rank, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
+
 
 @pytest.fixture(scope="session")
 def tiny_pair(tmp_path_factory):
