@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cost_model import CostModel
+from forerun.cost.rounds import CostModel
 from forerun.errors import ForerunError
 from forerun.rpc.clients import DraftClient, TargetClient
 from forerun.rpc.convert import sampling_to_pb

@@ -14,7 +14,7 @@ import uvloop
 
 from benchmarks import bare_rounds, report
 from benchmarks.coordinated import RULES, Loop, chat_prompts, pinned, replicas, started
-from benchmarks.cost_model import CostModel
+from forerun.cost.rounds import CostModel
 
 KS = (1, 2, 4, 8)
 

@@ -24,9 +24,9 @@ from typing import Any
 import grpc
 
 from benchmarks import bare_rounds, report
-from benchmarks.cost_model import CostModel, expected_tokens
 from benchmarks.random_model import random_model
 from benchmarks.service import free_port, service
+from forerun.cost.rounds import CostModel, expected_tokens
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
 
 ACCEPTANCES = (0.6, 0.7, 0.8, 0.9)

@@ -1,7 +1,7 @@
 """What steps and waits cost, measured as the gateway goes: the time model that K is chosen by."""
 
+from forerun.cost.shifts import cycle_s
 from gateway.ema import Ema
-from gateway.shifts import cycle_s
 from gateway.step_times import StepTimes
 
 PLAIN_MAX_AGE = 256  # rounds after which the price of a plain step is measured anew

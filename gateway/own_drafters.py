@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from forerun.cost.pace import NO_PACE, Pace
 from forerun.lookup import Lookup, Place, continuation
 from forerun.lookup.ngram import NgramIndex
 from forerun.lookup.suffix_automaton import SuffixAutomaton
 from gateway.acceptance import Acceptance, SharedAcceptance
-from gateway.pace import NO_PACE, Pace
 
 DRAFTERS: dict[str, Callable[[], Lookup]] = {"suffix": SuffixAutomaton, "ngram": NgramIndex}
 PRIOR = 0.3  # a repetition of unknown worth

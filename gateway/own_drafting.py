@@ -3,10 +3,10 @@
 from functools import partial
 from math import sqrt
 
+from forerun.cost.pace import best_pace
 from forerun.rpc.messages import Proposal
 from gateway.ema import Ema
 from gateway.own_drafters import DRAFTERS, SLICE, Offer, OwnDrafter
-from gateway.pace import best_pace
 from gateway.speculation import GRANT, MIN_GAIN, PairRecord
 from gateway.transcript import Transcript
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from forerun.cost.pace import Pace, best_pace
 from gateway.acceptance import Acceptance, SharedAcceptance
 from gateway.costs import Costs
-from gateway.pace import Pace, best_pace
 
 MAX_K = 16
 GRANT = 16  # renewed when half is used, so that the target never waits for the gateway

@@ -6,7 +6,7 @@ the allowance for learning the pair's times and the draft's skill; what is compa
 
 import pytest
 
-from gateway.pace import Pace
+from forerun.cost.pace import Pace
 from tests.support.simulation import BAD, GOOD, World, changing, generate, skill, speed
 from tests.support.virtual_time import run
 

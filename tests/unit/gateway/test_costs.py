@@ -2,12 +2,12 @@
 
 import pytest
 
+from forerun.cost.pace import best_pace
+from forerun.cost.shifts import cycle_s
 from forerun.rpc.messages import Proposal
 from gateway.acceptance import PRIOR, Acceptance, SharedAcceptance
 from gateway.costs import Costs
-from gateway.pace import best_pace
 from gateway.shadow import Shadow
-from gateway.shifts import cycle_s
 from gateway.step_times import StepTimes, isotonic
 
 
