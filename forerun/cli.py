@@ -12,6 +12,7 @@ SERVICES = {"draft": "draft_service", "target": "target_service", "gateway": "ga
 TOOLS = {
     "up": "forerun.up.command:main",
     "chat": "forerun.chat:main",
+    "fetch": "forerun.models.fetch:main",
     "distill": "forerun.training.command:main",
 }
 _SUMMARIES = {
@@ -20,6 +21,7 @@ _SUMMARIES = {
     "target": "run the target service",
     "gateway": "run the gateway",
     "chat": "talk to a running gateway",
+    "fetch": "bring a model into a folder and verify it",
     "distill": "make a draft for a model",
 }
 

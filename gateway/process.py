@@ -24,8 +24,9 @@ from gateway.api.core import Core
 from gateway.api.limits import ModelInfo
 from gateway.api.observer import TelemetryObserver
 from gateway.app import create_app
-from gateway.config import GatewayConfig, addresses
+from gateway.config import GatewayConfig
 from gateway.coordinator import Coordinator, CoordinatorSettings
+from gateway.discovery import Discovery, sources
 from gateway.pairing import OwnVocabulary, PairCheck
 from gateway.replicas import Replicas, wait_for_one
 from gateway.text import Text
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 async def serve(config: GatewayConfig) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. Raises ConfigError for a pair that does not fit."""
     stop = stop_on_signals()
-    model_text = read_model_text(resolve.resolve(config.model))
+    model_text = read_model_text(resolve.resolve_text(config.model))
     registry = new_registry("gateway")
     metrics, spans = GatewayMetrics(registry), tracing.setup("forerun-gateway")
     try:
@@ -67,12 +68,16 @@ async def _coordinator(
 ) -> AsyncIterator[tuple[Coordinator, int]]:
     """The coordinator once a target answers, and the context that gateway and target can both handle."""
     ours = OwnVocabulary(text.tokens, text.fingerprint, text.eos_token_ids)
-    target_addresses = addresses(config.target_addresses, "--target-addresses")
-    if not target_addresses:
+    if not config.target_addresses:
         raise ConfigError("--target-addresses is empty; name at least one target as host:port")
-    targets = Replicas([TargetClient(address) for address in target_addresses], PairCheck(ours, "target"))
-    draft_addresses = addresses(config.draft_addresses, "--draft-addresses")
-    drafts = Replicas([DraftClient(address) for address in draft_addresses], PairCheck(ours, "draft"))
+    fits = PairCheck(ours, "target")
+    targets, drafts = Replicas[TargetClient]([], fits), Replicas[DraftClient]([], PairCheck(ours, "draft"))
+    found_targets = sources(config.target_addresses, "--target-addresses")
+    found_drafts = sources(config.draft_addresses, "--draft-addresses")
+    discoveries = (
+        Discovery(found_targets, targets, lambda place: TargetClient(place.address)),
+        Discovery(found_drafts, drafts, lambda place: DraftClient(place.address)),
+    )
     coordinator_settings = CoordinatorSettings(
         config.fixed_num_draft_tokens,
         config.max_num_draft_tokens,
@@ -81,13 +86,13 @@ async def _coordinator(
         config.own_drafter,  # type: ignore[arg-type]
     )
     try:
-        await asyncio.gather(targets.start(), drafts.start())
+        await asyncio.gather(*(discovery.start() for discovery in discoveries))
         await _until(wait_for_one(targets, "target"), stop)
-        limits = [replica.info.max_model_len for replica in targets.all if replica.info is not None]
-        coordinator = Coordinator(targets, drafts if drafts.all else None, metrics, spans, coordinator_settings)
-        yield coordinator, min(limits)
+        fits.min_model_len = min(replica.info.max_model_len for replica in targets.all if replica.info is not None)
+        coordinator = Coordinator(targets, drafts if found_drafts else None, metrics, spans, coordinator_settings)
+        yield coordinator, fits.min_model_len
     finally:
-        await asyncio.gather(targets.close(), drafts.close())
+        await asyncio.gather(*(discovery.close() for discovery in discoveries))
 
 
 async def _until(waiting: object, stop: asyncio.Event) -> None:

@@ -35,11 +35,34 @@ def public_name(name: str) -> str:
     return Path(name).resolve().name if Path(name).expanduser().is_dir() else name
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether `name` is to be looked for on the hub: it reads owner/name, and no such folder is here."""
+    return bool(_HUB_ID.fullmatch(name)) and not Path(name).expanduser().is_dir()
+
+
+def resolve_text(name: str) -> Path:
+    """The same folder for who reads text alone; it may lie there without its weights."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else resolve(name)
+
+
+def download(name: str, revision: str, patterns: tuple[str, ...], into: Path) -> None:
+    """Puts the matching files of a hub id's commit into a folder. Raises ConfigError where the hub does not give them."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.snapshot_download(
+            name, revision=revision or None, allow_patterns=list(patterns), local_dir=str(into)
+        )
+    except Exception as error:  # network, absence, permission: all end here alike
+        raise ConfigError(f"model {name!r} could not be fetched from the hub: {error}") from error
+
+
 def _local_or_hub(name: str) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
-    if _HUB_ID.fullmatch(name):
+    if is_hub_id(name):
         return _from_hub(name)
     raise ConfigError(f"no model {name!r}: expected {NAME!r}, a model folder, or a hub id such as 'owner/name'")
 
