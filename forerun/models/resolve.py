@@ -47,7 +47,7 @@ def resolve_text(name: str) -> Path:
 
 
 def download(name: str, revision: str, patterns: tuple[str, ...], into: Path) -> None:
-    """Puts the matching files of a hub id's commit into a folder. Raises ConfigError where the hub does not give them."""
+    """Puts the matching files of a hub id's commit into a folder. Raises ConfigError where they are not to be had."""
     import huggingface_hub
 
     try:
