@@ -15,9 +15,12 @@ T = TypeVar("T")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
-def option(default: Any, help: str, choices: Sequence[str] | None = None) -> Any:
-    """A dataclass field that becomes `--name-with-dashes` and `FORERUN_NAME_WITH_UNDERSCORES`."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+def option(default: Any, help: str, choices: Sequence[str] | None = None, alias: str = "") -> Any:
+    """A dataclass field that becomes `--name-with-dashes` and `FORERUN_NAME_WITH_UNDERSCORES`.
+
+    A field of strings (`tuple[str, ...]`) takes a list with commas, and its flag may be given several times.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices, "alias": alias})
 
 
 def parse(cls: type[T], argv: Sequence[str], prog: str, environ: Mapping[str, str] = os.environ) -> T:
@@ -43,6 +46,9 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any], environ: Mappin
         flag = "--" + field.name.replace("_", "-")
         if convert is _boolean:
             parser.add_argument(flag, default=default, action=argparse.BooleanOptionalAction, help=help_text)
+        elif convert is _strings:
+            flags = filter(None, (flag, field.metadata.get("alias")))
+            parser.add_argument(*flags, default=default, type=convert, action=_Repeated, help=help_text)
         else:
             choices = field.metadata.get("choices")
             parser.add_argument(flag, default=default, type=convert, choices=choices, help=help_text)
@@ -60,7 +66,21 @@ def _from_env(environ: Mapping[str, str], env: str, convert: Any, default: Any) 
 def _converter(hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
         hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    if hint == tuple[str, ...]:
+        return _strings
     return _boolean if hint is bool else hint
+
+
+class _Repeated(argparse.Action):
+    """Given, the flag takes the place of the default; given again, it adds."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is self.default else before + values)
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _boolean(text: str) -> bool:

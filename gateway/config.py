@@ -16,8 +16,12 @@ class GatewayConfig:
     host: str = option("127.0.0.1", "address to listen on")
     http_port: int = option(8000, "port of the REST API")
     grpc_port: int = option(50050, "port of gRPC Generate; 0 takes a free one")
-    target_addresses: str = option("127.0.0.1:50052", "targets, host:port,host:port")
-    draft_addresses: str = option("127.0.0.1:50051", "drafts, host:port,host:port; empty serves without")
+    target_addresses: tuple[str, ...] = option(
+        ("127.0.0.1:50052",), "targets: host:port, or dns:///name:port for every address of a name", alias="--target"
+    )
+    draft_addresses: tuple[str, ...] = option(
+        ("127.0.0.1:50051",), "drafts, in the same ways; empty serves without", alias="--draft"
+    )
     num_draft_tokens: str = option(
         "auto", f"tokens that a draft runs ahead: auto, or a number up to {MAX_NUM_DRAFT_TOKENS} that stays"
     )
@@ -52,12 +56,3 @@ class GatewayConfig:
         if not self.num_draft_tokens.isdecimal():
             raise ConfigError(f"--num-draft-tokens is 'auto' or a number, not {self.num_draft_tokens!r}")
         return int(self.num_draft_tokens)
-
-
-def addresses(text: str, flag: str) -> list[str]:
-    """The addresses in a comma-separated list. Raises ConfigError, naming the flag, for one without a port."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    for address in found:
-        if not address.rpartition(":")[2].isdecimal() or ":" not in address:
-            raise ConfigError(f"{flag}: {address!r} is not host:port")
-    return found

@@ -13,6 +13,7 @@ from forerun.telemetry.context import TRACEPARENT, traceparent_of
 from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.tracing import Tracing
 from gateway.ahead import Ahead, AheadMode, AheadRecord
+from gateway.balance import sticky_key
 from gateway.choice_run import ChoiceRun
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
@@ -21,12 +22,13 @@ from gateway.learning import Learning
 from gateway.listener import Listener, Mail
 from gateway.own_drafting import OwnDrafting
 from gateway.own_round import OwnRound
-from gateway.replicas import Replicas, sticky_key
+from gateway.replicas import Replicas
 from gateway.speculation import MAX_K, PairRecord, Speculation
 from gateway.target_link import TargetLink
 from gateway.terms import DraftTerms, TargetTerms
 from gateway.watch import Watch
 
+MAX_PAIRS = 4096  # of a target and a draft, whose speeds are remembered
 TARGET_TIMEOUT_S = 60.0  # for a target that answers when it is looked at and yet says nothing on the stream
 
 
@@ -81,6 +83,8 @@ class Coordinator:
         if self._drafts is not None and request.speculation.enabled and fixed_k != 0:
             draft = DraftLink(self._drafts, self._draft_terms(request, key, metadata), deliver)
         name = self._pair_name(key)
+        if len(self._pairs) >= MAX_PAIRS and name not in self._pairs:
+            self._forget_the_first()
         pair = self._pairs.setdefault(name, PairRecord())
         speculation = Speculation(pair, _kind(request), fixed_k, self._settings.max_num_draft_tokens)
         watch = Watch(self._tracing, self._metrics, span, request.choice)
@@ -97,6 +101,12 @@ class Coordinator:
     def _fixed_k(self, request: ChoiceRequest) -> int | None:
         asked = request.speculation.num_draft_tokens
         return self._settings.num_draft_tokens if asked is None else asked
+
+    def _forget_the_first(self) -> None:
+        """Replicas that come and go have ever new addresses; what was learnt of the oldest pair is of least use."""
+        oldest = next(iter(self._pairs))
+        del self._pairs[oldest]
+        self._ahead.pop(oldest, None)
 
     def _pair_name(self, key: bytes) -> str:
         target, draft = self._targets.pick(key), self._drafts.pick(key) if self._drafts else None

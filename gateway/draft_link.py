@@ -8,7 +8,8 @@ from forerun.rpc.messages import Abort, DraftReply, DraftRequest, Finish, Propos
 from gateway.clock import running_clock
 from gateway.pushed import Pushed, shortened
 from gateway.questions import NEVER, NOT_AHEAD, AheadTerms, Answer, Asked, Questions
-from gateway.replicas import Replica, Replicas
+from gateway.replica import Replica
+from gateway.replicas import Replicas
 from gateway.terms import DraftTerms
 from gateway.transcript import Transcript
 
@@ -114,6 +115,8 @@ class DraftLink:
         """
         if not answer.ahead:
             self._held = answer.proposal.base_len + num_accepted
+        if self.replica is not None:
+            self.replica.worked()
         self._num_settled += 1
         if self._num_settled >= NUM_TRUSTED:
             self._backoff_s = FIRST_BACKOFF_S
@@ -142,7 +145,7 @@ class DraftLink:
         if self.stream is not None:
             self.stream.end(last)
         if self.replica is not None:
-            self.replica.num_sequences -= 1
+            self.replica.left()
         self.stream, self.replica, self._num_settled = None, None, 0
         self._questions, self._pushed = Questions(self._terms.needs_laws), Pushed(self._terms.needs_laws)
 
@@ -152,7 +155,7 @@ class DraftLink:
             self._retry_at = self._now() + FIRST_BACKOFF_S
             return
         self.replica = replica
-        replica.num_sequences += 1
+        replica.joined()
         first, metadata = self._terms.opening(transcript), self._terms.metadata
         stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
         self.stream, self._held = stream, len(transcript)

@@ -22,10 +22,13 @@ class PairCheck:
 
     Every id has to be the same token for both, and special for both or for neither. Padding rows of a head do not
     count. A draft with an empty fingerprint is vocabulary-free and fits any.
+
+    min_model_len: the context that clients were promised; a replica that comes later has to keep it.
     """
 
     def __init__(self, ours: OwnVocabulary, service: str) -> None:
         self._ours, self._service = ours, service
+        self.min_model_len = 0
 
     async def __call__(self, peer: Peer, info: ServiceInfo) -> None:
         """Raises ConfigError for another kind of service, VocabularyMismatch that names the first difference."""
@@ -37,6 +40,11 @@ class PairCheck:
             raise VocabularyMismatch(await self._difference(peer, info))
         if self._service == "target":
             self._check_ends(peer, info)
+        if 0 < info.max_model_len < self.min_model_len:
+            raise ConfigError(
+                f"{self._named(peer, info)} has a context of {info.max_model_len} tokens, others {self.min_model_len}; "
+                "start all with one --max-model-len"
+            )
 
     def _check_ends(self, peer: Peer, info: ServiceInfo) -> None:
         """Texts end where the gateway's EOS ids say, which have to be the target's; where a draft's model would end

@@ -7,7 +7,8 @@ from forerun.rpc.clients import TargetClient, TargetStream
 from forerun.rpc.messages import Abort, Finish, Proposal, TargetReply, TargetRequest, Verdict, Verify
 from forerun.rpc.status import error_of_fault
 from gateway.clock import running_clock
-from gateway.replicas import Replica, Replicas, no_replica
+from gateway.replica import Replica
+from gateway.replicas import Replicas, no_replica
 from gateway.terms import TargetTerms
 from gateway.transcript import Transcript
 
@@ -58,7 +59,7 @@ class TargetLink:
         first, metadata = self._terms.opening(transcript, not self.has_prompt_logprobs), self._terms.metadata
         stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
         self._replica, self.stream, self._heard_at = replica, stream, self._now()
-        replica.num_sequences += 1
+        replica.joined()
 
     def verify(
         self, transcript: Transcript, proposal: Proposal | None = None, grant: int = 0, span_id: int = 0
@@ -90,6 +91,7 @@ class TargetLink:
         match reply.WhichOneof("message"):
             case "verdict":
                 self._check(reply.verdict, transcript)
+                self._tell(reply.verdict)
                 return reply.verdict
             case "held":
                 self._repeat(transcript, reply.held.len)
@@ -134,7 +136,7 @@ class TargetLink:
         if self.stream is not None:
             self.stream.end(last)
         if self._replica is not None:
-            self._replica.num_sequences -= 1
+            self._replica.left()
         self.stream, self._replica = None, None
 
     def _post(self, transcript: Transcript, start: int) -> None:
@@ -155,6 +157,16 @@ class TargetLink:
             raise ServiceUnavailable(f"the target asks for tokens from {held} of {len(transcript)}")
         if self.limit > len(transcript):
             self._post(transcript, held)
+
+    def _tell(self, verdict: Verdict) -> None:
+        """What the verdict says of its replica's load, for all who look for a replica."""
+        if self._replica is None:
+            return
+        self._replica.worked()
+        own_rows = 1 + (len(self._proposal.tokens) if self._proposal is not None else 0)
+        self._replica.load.saw_step(
+            verdict.step_s, verdict.num_rows, own_rows, verdict.num_queued, self._replica.num_sequences, self._now()
+        )
 
     def _check(self, verdict: Verdict, transcript: Transcript) -> None:
         num_proposed = len(self._proposal.tokens) if self._proposal is not None else 0

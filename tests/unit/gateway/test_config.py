@@ -2,9 +2,10 @@
 
 import pytest
 
+from forerun.config import parse
 from forerun.errors import ConfigError
 from gateway.api.limits import Limits
-from gateway.config import GatewayConfig, addresses
+from gateway.config import GatewayConfig
 
 LIMIT = Limits().num_draft_tokens
 
@@ -26,7 +27,15 @@ def test_a_bound_for_auto_that_no_proposal_could_have_is_refused_by_the_flags_na
         GatewayConfig(max_num_draft_tokens=k)
 
 
-def test_an_address_without_a_port_is_refused_by_the_flags_name():
-    assert addresses(" a:1, ,b:2", "--x") == ["a:1", "b:2"]
-    with pytest.raises(ConfigError, match="--x: 'host' is not host:port"):
-        addresses("host", "--x")
+PARSED = [
+    ((), {}, ("127.0.0.1:50052",)),
+    ((), {"FORERUN_TARGET_ADDRESSES": "a:1, b:2,"}, ("a:1", "b:2")),
+    (("--target", "c:3", "--target-addresses", "d:4,dns:///e:5"), {"FORERUN_TARGET_ADDRESSES": "a:1"}, None),
+    (("--target", ""), {}, ()),
+]
+
+
+@pytest.mark.parametrize(("flags", "environ", "addresses"), PARSED)
+def test_addresses_come_from_a_list_or_a_repeated_flag(flags, environ, addresses):
+    parsed = parse(GatewayConfig, flags, "gateway", environ)
+    assert parsed.target_addresses == (addresses if addresses is not None else ("c:3", "d:4", "dns:///e:5"))

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from forerun.errors import ConfigError, DeadlineExceeded, ServiceUnavailable, VocabularyMismatch
+from gateway.balance import sticky_key
 from gateway.pairing import PairCheck
-from gateway.replicas import LOOK_S, PROBE_S, Replicas, sticky_key
+from gateway.replicas import LOOK_S, PROBE_S, Replicas
 from tests.support.coordinating import OURS
 from tests.support.scripted_services import TOKENS, info
 from tests.support.virtual_time import run
