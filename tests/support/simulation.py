@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from forerun.telemetry.metrics import GatewayMetrics
 from gateway.coordinator import Coordinator, CoordinatorSettings
-from gateway.replicas import Replica
+from gateway.replica import Replica
 from tests.support.coordinating import Collector, request
 from tests.support.simulated_devices import DraftDevice, TargetDevice
 
