@@ -1,6 +1,5 @@
 """Clients of the two services: a few channels a peer, one stream a sequence, unary calls for what is asked once."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,7 +8,8 @@ from google.protobuf.message import Message
 
 from forerun.errors import ForerunError
 from forerun.rpc import convert
-from forerun.rpc.server import KEEPALIVE
+from forerun.rpc.channels import Channels, PeerTls
+from forerun.rpc.server import KEEPALIVE, MAX_MESSAGE_BYTES
 from forerun.rpc.status import error_of_rpc
 from forerun.rpc.stream import ClientStream
 from forerun.types import ServiceInfo
@@ -17,6 +17,7 @@ from forerun.v1 import common_pb2, draft_pb2, target_pb2
 
 NUM_CHANNELS = 2  # one TCP connection serializes its streams; two are enough on a host of few cores
 UNARY_TIMEOUT_S = 5.0
+MAX_DRAFT_BYTES = 4 << 20  # a vocabulary is the most that a draft may have to say, and far more than a proposal
 
 DraftStream = ClientStream[draft_pb2.DraftRequest, draft_pb2.DraftReply]
 TargetStream = ClientStream[target_pb2.TargetRequest, target_pb2.TargetReply]
@@ -36,11 +37,19 @@ _OPTIONS = (
 class Peer:
     """What both clients share: the channels to one address and its unary calls."""
 
-    def __init__(self, address: str, service: str, method: str, num_channels: int = NUM_CHANNELS) -> None:
+    def __init__(
+        self,
+        address: str,
+        service: str,
+        method: str,
+        num_channels: int = NUM_CHANNELS,
+        tls: PeerTls | None = None,
+        max_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
         self.address, self._service, self._method = address, service, method
         self.name = f"{service} at {address}"
-        self._channels = [grpc.aio.insecure_channel(address, options=_OPTIONS) for _ in range(num_channels)]
-        self._turn = itertools.cycle(self._channels)
+        options = (*_OPTIONS, ("grpc.max_receive_message_length", max_bytes))
+        self._channels = Channels(address, num_channels, options, tls)
 
     async def info(self, timeout_s: float = UNARY_TIMEOUT_S) -> ServiceInfo:
         """What the service says of itself; raises ServiceUnavailable."""
@@ -53,11 +62,10 @@ class Peer:
 
     async def close(self) -> None:
         """Ends every call and closes the connections."""
-        for channel in self._channels:
-            await channel.close(None)
+        await self._channels.close()
 
     async def _unary(self, method: str, request: Message, reply: type[M], timeout_s: float) -> M:
-        call: Any = self._channels[0].unary_unary(
+        call: Any = self._channels.first().unary_unary(
             f"/{self._service}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=reply.FromString,
@@ -69,7 +77,7 @@ class Peer:
         return answer
 
     def _call(self, request: type[Message], reply: type[Message], metadata: Metadata) -> Any:
-        call: Any = next(self._turn).stream_stream(
+        call: Any = self._channels.next().stream_stream(
             f"/{self._service}/{self._method}",
             request_serializer=request.SerializeToString,
             response_deserializer=reply.FromString,
@@ -80,8 +88,8 @@ class Peer:
 class DraftClient(Peer):
     """Opens Draft streams; `traceparent` and the like travel as call metadata."""
 
-    def __init__(self, address: str, num_channels: int = NUM_CHANNELS) -> None:
-        super().__init__(address, "forerun.v1.DraftService", "Draft", num_channels)
+    def __init__(self, address: str, num_channels: int = NUM_CHANNELS, tls: PeerTls | None = None) -> None:
+        super().__init__(address, "forerun.v1.DraftService", "Draft", num_channels, tls, MAX_DRAFT_BYTES)
 
     def open(
         self,
@@ -97,8 +105,8 @@ class DraftClient(Peer):
 class TargetClient(Peer):
     """Opens Verify streams; see DraftClient."""
 
-    def __init__(self, address: str, num_channels: int = NUM_CHANNELS) -> None:
-        super().__init__(address, "forerun.v1.TargetService", "Verify", num_channels)
+    def __init__(self, address: str, num_channels: int = NUM_CHANNELS, tls: PeerTls | None = None) -> None:
+        super().__init__(address, "forerun.v1.TargetService", "Verify", num_channels, tls)
 
     def open(
         self,

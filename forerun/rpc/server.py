@@ -9,6 +9,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from forerun.errors import ConfigError
+from forerun.rpc.callers import OnlyCallers
+from forerun.rpc.certificates import Certificates
+from forerun.rpc.credentials import server_credentials
 
 MAX_MESSAGE_BYTES = 64 << 20  # prompt logprobs of a long prompt are the largest message
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
@@ -20,9 +23,9 @@ KEEPALIVE: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
 )
+_SERVER = (*KEEPALIVE, ("grpc.http2.min_ping_interval_without_data_ms", 5_000), ("grpc.so_reuseport", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class ServerSettings:
     """Port 0 takes a free one. More than `max_streams` calls at once are refused with RESOURCE_EXHAUSTED.
 
     `flag` is where the port comes from; ConfigError names it for a number that gRPC would take modulo 65536.
+    With `tls` a CA in it asks for client certificates; of those only `client_names` may call, where there are some.
+    `health_port` serves health alone, without TLS, for probes that speak none; 0 is off.
     """
 
     host: str = "127.0.0.1"
@@ -38,10 +43,17 @@ class ServerSettings:
     reflection: bool = False
     grace_s: float = 10.0
     flag: str = "--port"
+    tls: Certificates | None = None
+    client_names: tuple[str, ...] = ()
+    health_port: int = 0
+    max_receive_bytes: int = MAX_MESSAGE_BYTES
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= MAX_PORT:
-            raise ConfigError(f"{self.flag} is a port, 0 to {MAX_PORT}, not {self.port}")
+        for flag, port in ((self.flag, self.port), ("--health-port", self.health_port)):
+            if not 0 <= port <= MAX_PORT:
+                raise ConfigError(f"{flag} is a port, 0 to {MAX_PORT}, not {port}")
+        if self.client_names and self.tls is None:
+            raise ConfigError("--tls-client-names needs --tls-cert, --tls-key and --tls-ca")
 
 
 class Server:
@@ -56,22 +68,25 @@ class Server:
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._serving = False
         self.grpc_server = grpc.aio.server(
-            options=(*KEEPALIVE, ("grpc.http2.min_ping_interval_without_data_ms", 5_000), ("grpc.so_reuseport", 0)),
+            options=(*_SERVER, ("grpc.max_receive_message_length", settings.max_receive_bytes)),
             maximum_concurrent_rpcs=settings.max_streams + SPARE_CALLS,
+            interceptors=[OnlyCallers(settings.client_names)] if settings.client_names else [],
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
+        self._probed: grpc.aio.Server | None = None
         if settings.reflection:
             _add_reflection(self._names, self.grpc_server)
 
     async def start(self) -> int:
         """Listens and returns the bound port; raises ConfigError where the port is taken."""
-        address = f"{self._settings.host}:{self._settings.port}"
+        settings = self._settings
         await self.set_serving(self._serving)
-        try:
-            port = self.grpc_server.add_insecure_port(address)
-        except RuntimeError as error:
-            told = f"cannot listen on {address}, which is taken or not this machine's"
-            raise ConfigError(f"{told}; choose another {self._settings.flag} or --host") from error
+        port = _bind(self.grpc_server, settings.host, settings.port, settings.flag, settings.tls)
+        if settings.health_port:
+            self._probed = grpc.aio.server(options=_SERVER, maximum_concurrent_rpcs=SPARE_CALLS)
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._probed)
+            _bind(self._probed, settings.host, settings.health_port, "--health-port")
+            await self._probed.start()
         await self.grpc_server.start()
         return port
 
@@ -86,6 +101,8 @@ class Server:
         """NOT_SERVING at once; no new calls; running ones have `grace_s` to end, then are cancelled."""
         await self.set_serving(False)
         await self.grpc_server.stop(self._settings.grace_s)
+        if self._probed is not None:
+            await self._probed.stop(0)
 
     async def serve_until(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains."""
@@ -100,6 +117,17 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int, flag: str, tls: Certificates | None = None) -> int:
+    address = f"{host}:{port}"
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, server_credentials(tls))
+    except RuntimeError as error:
+        told = f"cannot listen on {address}, which is taken or not this machine's"
+        raise ConfigError(f"{told}; choose another {flag} or --host") from error
 
 
 def _add_reflection(names: Sequence[str], server: grpc.aio.Server) -> None:

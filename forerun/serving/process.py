@@ -12,6 +12,7 @@ import uvloop
 
 from forerun import config as settings
 from forerun.errors import ForerunError
+from forerun.rpc.certificates import certificates
 from forerun.rpc.server import Server, ServerSettings, stop_on_signals
 from forerun.serving import allocator
 from forerun.serving.settings import ServiceConfig
@@ -74,8 +75,7 @@ async def _run(name: str, config: C, build: Build[C]) -> int:
     port = config.metrics_port
     exposed = exposition.start_metrics_server(registry, config.host, port) if port else None
     spans = tracing.setup(f"forerun-{name}")
-    listening = ServerSettings(config.host, config.port, config.max_streams, config.reflection, config.grace_s)
-    server = Server(listening, [f"forerun.v1.{name.capitalize()}Service"])
+    server = Server(_listening(config), [f"forerun.v1.{name.capitalize()}Service"])
     try:
         work = await asyncio.to_thread(build, config, ServiceMetrics(registry, name), spans, on_device_fault)
         work.add_to(server.grpc_server)
@@ -91,6 +91,19 @@ async def _run(name: str, config: C, build: Build[C]) -> int:
         if exposed is not None:
             exposed.close()
     return 1 if faults else 0
+
+
+def _listening(config: ServiceConfig) -> ServerSettings:
+    return ServerSettings(
+        config.host,
+        config.port,
+        config.max_streams,
+        config.reflection,
+        config.grace_s,
+        tls=certificates(config.tls_cert, config.tls_key, config.tls_ca),
+        client_names=tuple(name.strip() for name in config.tls_client_names.split(",") if name.strip()),
+        health_port=config.health_port,
+    )
 
 
 async def _watch(server: Server, worker: Worker, stop: asyncio.Event) -> None:

@@ -145,7 +145,7 @@ async def clients(target, draft=None):
     try:
         async with asyncio.timeout(REPLY_S):
             for client in filter(None, opened):
-                await asyncio.gather(*(channel.channel_ready() for channel in client._channels))
+                await client._channels.ready()
         yield opened
     finally:
         for client in opened:
