@@ -3,6 +3,7 @@
 ForerunError
 ├── InvalidRequest       the caller's message is wrong; carries the parameter's name
 │   └── UnknownModel     no such model is served here
+├── Unauthenticated      the caller has no key that is known here
 ├── ConfigError          a flag, a model folder or a pair of models cannot be served
 │   └── VocabularyMismatch   draft and target speak different token ids
 ├── SequenceFault        one sequence cannot go on; its neighbours do
@@ -26,6 +27,10 @@ class InvalidRequest(ForerunError):
 
 class UnknownModel(InvalidRequest):
     """The named model is not served here."""
+
+
+class Unauthenticated(ForerunError):
+    """The caller showed no key, or one that is not known."""
 
 
 class ConfigError(ForerunError):

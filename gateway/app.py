@@ -10,6 +10,7 @@ import forerun
 from gateway.api.body_schema import BodySchema
 from gateway.api.core import Core
 from gateway.api.errors import error_body
+from gateway.api.guard import Guard
 from gateway.api.http import json_response
 from gateway.api.operations import OperationEndpoints
 from gateway.api.rest import GeneratingEndpoints
@@ -51,6 +52,7 @@ def create_app(
         app.add_api_route(path, endpoint, methods=["GET"], response_model=None)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unforeseen)
+    app.add_middleware(Guard, clients=core.clients)
     return app
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from forerun.config import option
 from forerun.errors import ConfigError
 from gateway.generation import MAX_NUM_DRAFT_TOKENS
+from gateway.lock_config import LockConfig
 
 
 @dataclass(frozen=True)
-class GatewayConfig:
+class GatewayConfig(LockConfig):
     """The gateway: OpenAI's REST API and gRPC Generate over a draft and a target."""
 
     model: str = option("SmolLM2-135M-Instruct", "whose tokenizer and chat template it speaks: name, folder or hub id")
@@ -40,7 +41,8 @@ class GatewayConfig:
     log_format: str = option("json", "json or text", ("json", "text"))
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a number of draft tokens that no request may ask for."""
+        """Raises ConfigError for a limit or a number of draft tokens that no request could keep to."""
+        self.check_limits()
         fixed = self.fixed_num_draft_tokens
         if fixed is not None and fixed > MAX_NUM_DRAFT_TOKENS:
             raise ConfigError(f"--num-draft-tokens is at most {MAX_NUM_DRAFT_TOKENS}, not {fixed}")

@@ -34,13 +34,17 @@ TARGET_TIMEOUT_S = 60.0  # for a target that answers when it is looked at and ye
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """num_draft_tokens None is `auto`, of at most max_num_draft_tokens; a request may fix its own."""
+    """num_draft_tokens None is `auto`, of at most max_num_draft_tokens; a request may fix its own.
+
+    Drafts that are not trusted are left out where the output's law depends on what they report.
+    """
 
     num_draft_tokens: int | None = None
     max_num_draft_tokens: int = MAX_K
     target_timeout_s: float = TARGET_TIMEOUT_S
     ahead: AheadMode = "auto"
     own_drafter: Literal["auto", "off"] = "auto"
+    trusts_drafts: bool = True
 
 
 class Coordinator:
@@ -79,8 +83,9 @@ class Coordinator:
 
         target = TargetLink(self._targets, self._target_terms(request, key, metadata), deliver)
         draft = None
-        fixed_k = self._fixed_k(request)
-        if self._drafts is not None and request.speculation.enabled and fixed_k != 0:
+        fixed_k, needs_laws = self._fixed_k(request), request.params.verification.needs_laws
+        is_safe = self._settings.trusts_drafts or not needs_laws
+        if self._drafts is not None and is_safe and request.speculation.enabled and fixed_k != 0:
             draft = DraftLink(self._drafts, self._draft_terms(request, key, metadata), deliver)
         name = self._pair_name(key)
         if len(self._pairs) >= MAX_PAIRS and name not in self._pairs:
@@ -94,7 +99,6 @@ class Coordinator:
         ahead = Ahead(self._ahead.setdefault(name, AheadRecord(self._settings.ahead)))
         with_own = self._settings.own_drafter == "auto" and request.speculation.enabled and fixed_k is None
         own = OwnDrafting(pair, _kind(request), emission.transcript, self._settings.max_num_draft_tokens, with_own)
-        needs_laws = request.params.verification.needs_laws
         own_round = OwnRound(target, emission.transcript, listener, learning, watch, needs_laws)
         return ChoiceRun(target, draft, emission, speculation, ahead, own, own_round, learning, listener, watch)
 

@@ -3,23 +3,20 @@
 import asyncio
 import contextlib
 import logging
-import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-
-import uvicorn
-from fastapi import FastAPI
+from collections.abc import AsyncIterator
 
 from forerun.errors import ConfigError
 from forerun.models import resolve
 from forerun.models.tokenizer_files import ModelText, read_model_text
+from forerun.rpc.channels import found_as
 from forerun.rpc.clients import DraftClient, TargetClient
-from forerun.rpc.server import Server, ServerSettings, stop_on_signals
+from forerun.rpc.server import stop_on_signals
 from forerun.telemetry import tracing
 from forerun.telemetry.exposition import render
 from forerun.telemetry.metrics import GatewayMetrics, new_registry
 from forerun.telemetry.tracing import Tracing
-from gateway import servicer
+from forerun.types import Verification
 from gateway.api.core import Core
 from gateway.api.limits import ModelInfo
 from gateway.api.observer import TelemetryObserver
@@ -27,6 +24,7 @@ from gateway.app import create_app
 from gateway.config import GatewayConfig
 from gateway.coordinator import Coordinator, CoordinatorSettings
 from gateway.discovery import Discovery, sources
+from gateway.faces import listen
 from gateway.pairing import OwnVocabulary, PairCheck
 from gateway.replicas import Replicas, wait_for_one
 from gateway.text import Text
@@ -37,6 +35,7 @@ log = logging.getLogger(__name__)
 async def serve(config: GatewayConfig) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. Raises ConfigError for a pair that does not fit."""
     stop = stop_on_signals()
+    clients, tls = config.clients(), config.public_tls()
     model_text = read_model_text(resolve.resolve_text(config.model))
     registry = new_registry("gateway")
     metrics, spans = GatewayMetrics(registry), tracing.setup("forerun-gateway")
@@ -48,9 +47,12 @@ async def serve(config: GatewayConfig) -> int:
                 max_model_len=max_model_len,
                 eos_token_ids=model_text.eos_token_ids,
                 created=int(time.time()),
+                sampled_rule=Verification.MATCH if config.untrusted_drafts else Verification.REJECTION,
             )
-            core = Core(coordinator, Text.of(model_text), model, observer=TelemetryObserver(spans, metrics))
-            await _listen(config, core, create_app(core, metrics=lambda: render(registry)), stop)
+            observer = TelemetryObserver(spans, metrics)
+            limits = config.limits(max_model_len)
+            core = Core(coordinator, Text.of(model_text), model, limits, observer, clients=clients)
+            await listen(config, tls, core, create_app(core, metrics=lambda: render(registry)), stop)
     except _Stopped:
         return 0
     finally:
@@ -70,13 +72,22 @@ async def _coordinator(
     ours = OwnVocabulary(text.tokens, text.fingerprint, text.eos_token_ids)
     if not config.target_addresses:
         raise ConfigError("--target-addresses is empty; name at least one target as host:port")
+    target_tls, draft_tls = config.peer_tls()
     fits = PairCheck(ours, "target")
     targets, drafts = Replicas[TargetClient]([], fits), Replicas[DraftClient]([], PairCheck(ours, "draft"))
     found_targets = sources(config.target_addresses, "--target-addresses")
     found_drafts = sources(config.draft_addresses, "--draft-addresses")
     discoveries = (
-        Discovery(found_targets, targets, lambda place: TargetClient(place.address)),
-        Discovery(found_drafts, drafts, lambda place: DraftClient(place.address)),
+        Discovery(
+            found_targets,
+            targets,
+            lambda place: TargetClient(place.address, tls=found_as(place.name, target_tls)),
+        ),
+        Discovery(
+            found_drafts,
+            drafts,
+            lambda place: DraftClient(place.address, tls=found_as(place.name, draft_tls)),
+        ),
     )
     coordinator_settings = CoordinatorSettings(
         config.fixed_num_draft_tokens,
@@ -84,6 +95,7 @@ async def _coordinator(
         config.target_timeout_s,
         config.ahead,  # type: ignore[arg-type]
         config.own_drafter,  # type: ignore[arg-type]
+        not config.untrusted_drafts,
     )
     try:
         await asyncio.gather(*(discovery.start() for discovery in discoveries))
@@ -104,50 +116,3 @@ async def _until(waiting: object, stop: asyncio.Event) -> None:
     if work not in done:
         raise _Stopped
     await work
-
-
-class _HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _http_socket(config: GatewayConfig) -> socket.socket:
-    """Listens for REST. Raises ConfigError, naming the flag, where that port cannot be had."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    try:
-        return socket.create_server((config.host, config.http_port), family=family)
-    except (OSError, OverflowError) as error:
-        address = f"{config.host}:{config.http_port}"
-        raise ConfigError(f"cannot listen on {address}: {error}; choose another --http-port or --host") from error
-
-
-async def _listen(config: GatewayConfig, core: Core, app: FastAPI, stop: asyncio.Event) -> None:
-    """Serves both faces until `stop`, then lets running requests end."""
-    server = Server(
-        ServerSettings(
-            config.host, config.grpc_port, config.max_streams, config.reflection, config.grace_s, "--grpc-port"
-        ),
-        ["forerun.v1.GatewayService"],
-    )
-    servicer.add_to(server.grpc_server, core)
-    http_socket = _http_socket(config)
-    await server.start()
-    http = _HttpServer(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=int(config.grace_s),
-        )
-    )
-    serving = asyncio.create_task(http.serve([http_socket]))
-    await server.set_serving(True)
-    log.info("serving", extra={"address": f"{config.host}:{config.http_port}"})
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    http.should_exit = True
-    await asyncio.gather(serving, server.drain())
-    stopped.cancel()

@@ -47,18 +47,20 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         request_id = "gen-" + uuid.uuid4().hex
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         try:
-            job = self._read(request, request_id, metadata)
-            async with self._core.running(job, request_id, metadata.get("traceparent")) as run:
-                responses = _Responses(self._core.text, job, request_id, run)
-                async for piece in run.pieces():
-                    yield responses.of(piece)
-                yield _last(request_id, run.totals)
+            with self._core.clients.inside(metadata.get("authorization", "")) as tenant:
+                job = self._read(request, request_id, metadata, tenant)
+                async with self._core.running(job, request_id, metadata.get("traceparent")) as run:
+                    responses = _Responses(self._core.text, job, request_id, run)
+                    async for piece in run.pieces():
+                        yield responses.of(piece)
+                    yield _last(request_id, run.totals)
         except Exception as error:
             await abort(context, error)
 
-    def _read(self, request: gateway_pb2.GenerateRequest, request_id: str, metadata: Mapping[str, str]) -> Job:
+    def _read(
+        self, request: gateway_pb2.GenerateRequest, request_id: str, metadata: Mapping[str, str], tenant: str
+    ) -> Job:
         is_chat = request.WhichOneof("prompt") == "chat"
-        tenant = metadata.get("authorization", "").removeprefix("Bearer ").strip()
         try:
             read = self._core.requests.chat if is_chat else self._core.requests.completion
             return read(request_body(request), tenant)

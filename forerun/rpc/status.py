@@ -10,10 +10,13 @@ from grpc_status import rpc_status
 from forerun import errors
 from forerun.v1 import common_pb2
 
+MAX_TOLD = 300  # characters of what a peer says that are taken into our own errors and logs
+
 # The most derived class comes first: the first that fits an error is its code.
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (errors.UnknownModel, grpc.StatusCode.NOT_FOUND),
     (errors.InvalidRequest, grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (errors.ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (errors.SequenceFault, grpc.StatusCode.ABORTED),
     (errors.Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -48,7 +51,7 @@ def fault_of(error: BaseException) -> common_pb2.Fault:
 
 def error_of_fault(fault: common_pb2.Fault) -> errors.ForerunError:
     """The error that a Fault stands for."""
-    return error_of(fault.code, fault.message)
+    return error_of(fault.code, fault.message[:MAX_TOLD])
 
 
 def error_of_rpc(error: grpc.RpcError, peer: str) -> errors.ForerunError:
@@ -56,7 +59,7 @@ def error_of_rpc(error: grpc.RpcError, peer: str) -> errors.ForerunError:
     code = error.code() if hasattr(error, "code") else None
     number = code.value[0] if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN.value[0]
     details = error.details() if hasattr(error, "details") else str(error)
-    return error_of(number, f"{peer}: {details or code}")
+    return error_of(number, f"{peer}: {str(details or code)[:MAX_TOLD]}")
 
 
 async def abort(context: "grpc.aio.ServicerContext[object, object]", error: BaseException) -> NoReturn:

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-from forerun.errors import Overloaded
+from gateway.api.admission import Admission
+from gateway.api.clients import Clients
 from gateway.api.coordinating import Coordinator
 from gateway.api.errors import face_of
 from gateway.api.following import Following
@@ -32,6 +33,7 @@ class Core:
         limits: Limits | None = None,
         observer: Observer | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        clients: Clients | None = None,
     ) -> None:
         self.text = text
         self.model = model
@@ -41,18 +43,21 @@ class Core:
         self._coordinator = coordinator
         self._observer = observer or SilentObserver()
         self._clock = clock
-        self._num_choices = 0
+        self.admission = Admission(self.limits)
+        self.clients = clients or Clients()
 
     @asynccontextmanager
     async def running(self, job: Job, request_id: str, traceparent: str | None) -> AsyncIterator[Run]:
         """Starts the request's choices; leaving the block, for whatever reason, ends them and tells the observer."""
         watch = self._observer.begin(OPERATIONS[job.endpoint], job, traceparent)
         following = Following(job, request_id, watch, self.freshness, self._clock)
-        run = Run(self._coordinator, self.text, job, following.on_tokens)
+        deadline = asyncio.get_running_loop().time() + self.limits.queue_s
+        run = Run(self._coordinator, self.text, job, following.on_tokens, deadline)
         try:
-            with self._admitted(job), watch.current():
-                async with run:
-                    yield run
+            async with self.admission.admitted(job.num_choices, deadline):
+                with watch.current():
+                    async with run:
+                        yield run
         except (asyncio.CancelledError, GeneratorExit):
             following.end(run.totals, 499, "cancelled")
             raise
@@ -61,17 +66,6 @@ class Core:
             following.end(run.totals, face_of(error).http, type(error).__name__)
             raise
         following.end(run.totals, 200, "")
-
-    @contextmanager
-    def _admitted(self, job: Job) -> Iterator[None]:
-        num = self._num_choices + job.num_choices
-        if num > self.limits.running_choices:
-            raise Overloaded(f"{self._num_choices} choices are being generated, no more than that at once; try later")
-        self._num_choices = num
-        try:
-            yield
-        finally:
-            self._num_choices -= job.num_choices
 
     def refused(self, endpoint: str, error: Exception, request_id: str, traceparent: str | None) -> None:
         """Tells the observer of a request that never ran."""

@@ -10,12 +10,17 @@ from forerun.errors import (
     Overloaded,
     SequenceFault,
     ServiceUnavailable,
+    Unauthenticated,
     UnknownModel,
 )
 
 
 class BodyTooLarge(InvalidRequest):
     """The request's body has more bytes than this server reads."""
+
+
+class BodyTooSlow(InvalidRequest):
+    """The request's body did not arrive in time."""
 
 
 class ContextLengthExceeded(InvalidRequest):
@@ -42,6 +47,8 @@ class Face:
 _INTERNAL = Face(500, "server_error", "internal_error")
 _FACES: tuple[tuple[type[Exception], Face], ...] = (
     (UnknownModel, Face(404, "invalid_request_error", "model_not_found")),
+    (Unauthenticated, Face(401, "invalid_request_error", "invalid_api_key")),
+    (BodyTooSlow, Face(408, "invalid_request_error", "request_timeout")),
     (BodyTooLarge, Face(413, "invalid_request_error", "request_too_large")),
     (ContextLengthExceeded, Face(400, "invalid_request_error", "context_length_exceeded")),
     (Unsupported, Face(400, "invalid_request_error", "unsupported_parameter")),
@@ -72,5 +79,7 @@ def error_body(error: BaseException) -> dict[str, Any]:
 
 
 def error_headers(error: BaseException) -> Mapping[str, str]:
-    """Returns the headers that go with the status: an overloaded server says when to come back."""
-    return {"retry-after": "1"} if isinstance(error, Overloaded) else {}
+    """Returns the headers that go with the status: who cannot be served now is told when to come back."""
+    if isinstance(error, Unauthenticated):
+        return {"www-authenticate": "Bearer"}
+    return {"retry-after": "1"} if isinstance(error, Overloaded | ServiceUnavailable) else {}

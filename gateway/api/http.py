@@ -10,14 +10,23 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forerun.errors import InvalidRequest
-from gateway.api.errors import BodyTooLarge, error_body, error_headers, face_of
+from gateway.api.errors import BodyTooLarge, BodyTooSlow, error_body, error_headers, face_of
+from gateway.api.limits import Limits
 
 Result = TypeVar("Result")
 _INLINE_BYTES = 32_768
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """Returns the request's body. Raises BodyTooLarge as soon as it is known to exceed `limit` bytes."""
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Returns the request's body. Raises BodyTooLarge as soon as it is known to be, BodyTooSlow when time is up."""
+    try:
+        async with asyncio.timeout(limits.body_s):
+            return await _read_body(request, limits.body_bytes)
+    except TimeoutError as error:
+        raise BodyTooSlow(f"the body did not arrive within {limits.body_s:g} s") from error
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise BodyTooLarge(f"the body has {declared} bytes; this server reads at most {limit}")

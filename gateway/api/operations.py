@@ -49,7 +49,9 @@ class OperationEndpoints:
         return _state(self._heartbeat())
 
     async def ready(self, request: Request) -> Response:
-        """200 if a token was produced lately, or can be now."""
+        """200 if a token was produced lately, or can be now, and new requests are taken."""
+        if self._core.admission.draining:
+            return _state("this gateway is shutting down")
         return _state(await self._core.freshness.check())
 
     async def metrics(self, request: Request) -> Response:
@@ -63,7 +65,7 @@ class OperationEndpoints:
 
     async def _with_fields(self, request: Request, work: Callable[[Fields], Mapping[str, Any]]) -> Response:
         try:
-            raw = await read_body(request, self._core.limits.body_bytes)
+            raw = await read_body(request, self._core.limits)
             return json_response(await off_loop(len(raw), lambda: work(self._fields(raw))))
         except InvalidRequest as error:
             return error_response(error)

@@ -61,6 +61,8 @@ class Prompts:
         if num_prompt == 0:
             raise InvalidRequest(f"{param} is empty; the model needs at least one token", param)
         room = limit - num_prompt
+        if num_prompt > self._limits.prompt_tokens:
+            raise ContextLengthExceeded(_too_long(num_prompt, self._limits.prompt_tokens), param)
         if room < 0 or (room == 0 and max_tokens is None):
             raise ContextLengthExceeded(_too_long(num_prompt, limit), param)
         if max_tokens is None:

@@ -85,11 +85,26 @@ class Requests:
         if job.num_choices > self._limits.choices:
             told = f"{len(job.prompts)} prompts times n = {job.n} are more than {self._limits.choices} choices"
             raise InvalidRequest(f"{told}; send several requests", "n")
+        self._check_size(job)
         shortest = min(prompt.max_tokens for prompt in job.prompts)
         if job.sampling.ending.min_tokens > shortest:
             told = f"min_tokens is {job.sampling.ending.min_tokens}, more than max_tokens, {shortest}"
             raise InvalidRequest(told, "min_tokens")
         return job
+
+    def _check_size(self, job: Job) -> None:
+        """What the choices may grow to, and what would be told of each token, stay within bounds."""
+        num_tokens, limit = job.n * sum(prompt.max_tokens for prompt in job.prompts), self._limits.output_tokens
+        if num_tokens > limit:
+            told = f"{job.num_choices} choices may have {num_tokens} tokens together, more than {limit}"
+            raise InvalidRequest(f"{told}; ask for fewer choices or a smaller max_tokens", "max_tokens")
+        if job.num_logprobs is None:
+            return
+        num_echoed = job.n * sum(len(prompt.ids) for prompt in job.prompts) if job.echo else 0
+        num_laws = (num_tokens + num_echoed) * (1 + job.num_logprobs)
+        if num_laws > self._limits.logprobs:
+            told = f"the answer may hold {num_laws} logprobs, more than {self._limits.logprobs}"
+            raise InvalidRequest(f"{told}; ask for fewer of them, or for a shorter answer without echo", "logprobs")
 
 
 def _streaming(fields: Fields) -> tuple[bool, bool]:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Send
 
 from gateway.api.core import Core
+from gateway.api.guard import tenant_of
 from gateway.api.http import (
     Cancellable,
     error_response,
@@ -49,8 +50,8 @@ class GeneratingEndpoints:
         request_id = _PREFIXES[endpoint] + uuid.uuid4().hex
         traceparent = request.headers.get("traceparent")
         try:
-            raw = await read_body(request, self._core.limits.body_bytes)
-            job = await off_loop(len(raw), lambda: read(parse_json(raw), _tenant(request)))
+            raw = await read_body(request, self._core.limits)
+            job = await off_loop(len(raw), lambda: read(parse_json(raw), tenant_of(request.scope)))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:
@@ -92,7 +93,3 @@ class GeneratingEndpoints:
         if job.endpoint == "chat":
             return ChatShape(job, self._core.text, request_id, created)
         return CompletionShape(job, self._core.text, request_id, created, run.prompt_logprobs)
-
-
-def _tenant(request: Request) -> str:
-    return request.headers.get("authorization", "").removeprefix("Bearer ").strip()

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
-from forerun.errors import ServiceUnavailable
+from forerun.errors import Overloaded, ServiceUnavailable
 from forerun.types import TokenLogprobs
 from gateway.api.choice import ChoiceSink
 from gateway.api.coordinating import Coordinator
@@ -19,14 +20,23 @@ class Run:
     """One request in the making: `async with Run(...) as run: async for piece in run.pieces()`.
 
     The first choice of each prompt runs ahead until its first token, so that the others find the prompt in the
-    prefix cache. Leaving the block cancels whatever still runs. A choice that fails fails the request.
+    prefix cache. Leaving the block cancels whatever still runs. A choice that fails fails the request. So does a
+    queue: Overloaded, where there is nothing to tell by loop time `deadline`.
     """
 
-    def __init__(self, coordinator: Coordinator, text: Text, job: Job, on_tokens: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        text: Text,
+        job: Job,
+        on_tokens: Callable[[int, int], None],
+        deadline: float = math.inf,
+    ) -> None:
         self.totals = Totals(job)
         self._coordinator = coordinator
         self._job = job
         self._on_tokens = on_tokens
+        self._deadline: float | None = None if math.isinf(deadline) else deadline
         self._news = asyncio.Event()
         self._changed: dict[int, ChoiceSink] = {}
         self._flushed = [0] * job.num_choices
@@ -90,10 +100,21 @@ class Run:
         return not waits or first.index in self._done
 
     async def _wait(self) -> None:
-        await self._news.wait()
+        if self._deadline is None:
+            await self._news.wait()
+        else:
+            await self._wait_for_the_first(self._deadline)
         self._news.clear()
         if self._failure is not None:
             raise self._failure
+
+    async def _wait_for_the_first(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._news.wait()
+        except TimeoutError as error:
+            raise Overloaded("this server is too busy to begin with the request in time; try again later") from error
+        self._deadline = None
 
     def _sink(self, index: int, text: Text) -> ChoiceSink:
         prompt = self._job.prompts[index // self._job.n]

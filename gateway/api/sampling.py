@@ -35,18 +35,20 @@ def read_sampling(fields: Fields, model: ModelInfo, limits: Limits) -> Sampling:
         logit_bias=_logit_bias(fields, model, limits),
         min_tokens=ending.min_tokens,
         stop_token_ids=tuple(sorted(ending.stop_token_ids)),
-        verification=_verification(temperature, seed, rule),
+        verification=_verification(temperature, seed, rule, model.sampled_rule),
     )
     drawn = secrets.randbits(64) if seed is None else seed & UINT64_MASK
     return Sampling(params, drawn, ending, speculation, seed)
 
 
-def _verification(temperature: float, seed: int | None, rule: Verification | None) -> Verification:
+def _verification(
+    temperature: float, seed: int | None, rule: Verification | None, sampled_rule: Verification
+) -> Verification:
     if temperature == 0.0:
         return Verification.MATCH
     if rule is not None:
         return rule
-    return Verification.REJECTION if seed is None else Verification.MATCH
+    return sampled_rule if seed is None else Verification.MATCH
 
 
 def _speculative(fields: Fields | None, limits: Limits) -> tuple[SpeculationSettings, Verification | None]:

@@ -173,7 +173,7 @@ async def test_a_streamed_echo_begins_with_the_prompt_whenever_its_laws_come(ser
 
 async def test_more_choices_than_the_gateway_runs_are_told_to_come_back(serve):
     gate = asyncio.Event()
-    served = await serve(saying("x", gate=gate), limits=Limits(running_choices=2))
+    served = await serve(saying("x", gate=gate), limits=Limits(running_choices=2, waiting_requests=0))
     first = asyncio.create_task(served.chat(n=2))
     await served.coordinator.has_started(1)
     with pytest.raises(openai.RateLimitError):

@@ -39,3 +39,15 @@ PARSED = [
 def test_addresses_come_from_a_list_or_a_repeated_flag(flags, environ, addresses):
     parsed = parse(GatewayConfig, flags, "gateway", environ)
     assert parsed.target_addresses == (addresses if addresses is not None else ("c:3", "d:4", "dns:///e:5"))
+
+
+@pytest.mark.parametrize("name", ["max_choices", "max_queue_s", "max_requests_per_key", "max_body_bytes"])
+def test_a_limit_below_which_nothing_could_be_asked_for_is_refused_by_the_flags_name(name):
+    with pytest.raises(ConfigError, match="^--" + name.replace("_", "-")):
+        GatewayConfig(**{name: 0})
+
+
+def test_what_is_not_given_follows_from_the_context():
+    limits = GatewayConfig(max_stops=0, max_waiting_requests=0).limits(100)
+    assert (limits.prompt_tokens, limits.output_tokens) == (100, 1600)
+    assert (limits.stops, limits.waiting_requests) == (0, 0)

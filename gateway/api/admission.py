@@ -1,0 +1,92 @@
+"""How much is generated at the same time: what does not fit waits in order, and not for ever."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from forerun.errors import Overloaded, ServiceUnavailable
+from gateway.api.limits import Limits
+
+
+class Admission:
+    """Counts choices. A request of more choices than there are places has all of them to itself."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._num_choices = 0
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+
+    @asynccontextmanager
+    async def admitted(self, num_choices: int, deadline: float) -> AsyncIterator[None]:
+        """Gives places for the choices while the block lasts.
+
+        Raises ServiceUnavailable while draining, Overloaded where too many wait or `deadline` passes first.
+        """
+        if self.draining:
+            raise ServiceUnavailable("this gateway is shutting down; try again")
+        if self._queue or not self._fits(num_choices):
+            await self._wait(num_choices, deadline)
+        else:
+            self._take(num_choices)
+        try:
+            yield
+        finally:
+            self._num_choices -= num_choices
+            self._let_in()
+
+    def drain(self) -> None:
+        """Refuses what comes from now on, and what still waits."""
+        self.draining = True
+        for _, place in self._queue:
+            if not place.done():
+                place.set_exception(ServiceUnavailable("this gateway is shutting down; try again"))
+        self._queue.clear()
+
+    async def idle(self) -> None:
+        """Returns when nothing is generated."""
+        await self._idle.wait()
+
+    def _fits(self, num_choices: int) -> bool:
+        return self._num_choices == 0 or self._num_choices + num_choices <= self._limits.running_choices
+
+    def _take(self, num_choices: int) -> None:
+        self._num_choices += num_choices
+        self._idle.clear()
+
+    async def _wait(self, num_choices: int, deadline: float) -> None:
+        if len(self._queue) >= self._limits.waiting_requests:
+            raise Overloaded(f"{len(self._queue)} requests are waiting already; try again later")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (num_choices, place)
+        self._queue.append(entry)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await place
+        except TimeoutError as error:
+            self._give_up(entry)
+            raise Overloaded(f"no place was free within {self._limits.queue_s:g} s; try again later") from error
+        except asyncio.CancelledError:
+            self._give_up(entry)
+            raise
+
+    def _give_up(self, entry: tuple[int, asyncio.Future[None]]) -> None:
+        """Leaves the queue; a place that was given at the same moment is given back."""
+        num_choices, place = entry
+        if entry in self._queue:
+            self._queue.remove(entry)
+        elif place.done() and not place.cancelled() and place.exception() is None:
+            self._num_choices -= num_choices
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._queue and self._fits(self._queue[0][0]):
+            num_choices, place = self._queue.popleft()
+            if not place.done():
+                self._take(num_choices)
+                place.set_result(None)
+        if self._num_choices == 0:
+            self._idle.set()
