@@ -14,6 +14,7 @@ TOOLS = {
     "chat": "forerun.chat:main",
     "fetch": "forerun.models.fetch:main",
     "distill": "forerun.training.command:main",
+    "ray": "forerun.cluster.command:main",
 }
 _SUMMARIES = {
     "up": "serve a model on this machine: draft, target and gateway",
@@ -23,6 +24,7 @@ _SUMMARIES = {
     "chat": "talk to a running gateway",
     "fetch": "bring a model into a folder and verify it",
     "distill": "make a draft for a model",
+    "ray": "serve with many drafts and targets on a Ray cluster",
 }
 
 
