@@ -1,0 +1,42 @@
+"""Every command, flag and variable in a manifest is one that the code has, with a value that it takes."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from forerun.errors import ConfigError
+from scripts.k8s_check import code
+from scripts.k8s_check.manifests import Manifest, pods
+from scripts.k8s_check.programs import Program, command, entrypoints, image_target, programs
+
+
+def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
+    """Containers of ours that would not start as written."""
+    yield from _commands(manifests, root)
+    for program in programs(manifests, root):
+        yield from _names(program, root)
+        try:
+            config = program.settings()
+        except ConfigError as error:
+            yield f"{program.where}: {error}"
+            continue
+        if program.serves and config.host != "0.0.0.0":
+            yield f"{program.where}: listens on {config.host}, which no other pod reaches"
+
+
+def _commands(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
+    known = entrypoints((root / "Dockerfile").read_text(encoding="utf-8"))
+    for pod in pods(manifests):
+        if pod.spec.get("enableServiceLinks") is not False:
+            yield f"{pod.where}: enableServiceLinks must be false: variables of Services look like flags"
+        for container in (*pod.init_containers, *pod.containers):
+            words = command(container, known)
+            if image_target(container["image"]) and not (
+                words[:1] == ["forerun"] and len(words) > 1 and code.is_command(words[1])
+            ):
+                yield f"{pod.where}: container {container['name']}: {' '.join(words) or 'no command'} is not ours"
+
+
+def _names(program: Program, root: Path) -> Iterator[str]:
+    known = code.env_names(program.name) | code.LIBRARY_ENV
+    for name in sorted(program.environ.keys() - known - code.source_strings(root)):
+        yield f"{program.where}: nothing reads {name}"
