@@ -14,7 +14,7 @@ TWO_FILES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install install-dev protos test test-unit test-full test-gpu gpu-check lint format bench bench-peers clean
+.PHONY: help up install install-dev protos test test-unit test-full test-gpu gpu-check lint k8s-check format bench bench-peers soak clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,10 @@ lint: install-dev ## formatting, types, import rules, protos
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/lint_protos.py
+	$(BIN)/python -m scripts.k8s_check
+
+k8s-check: install-dev ## what k8s/ deploys: rendered, validated, held to what the code has
+	$(BIN)/python -m scripts.k8s_check
 
 format: install-dev ## what linters can mend by themselves
 	$(BIN)/ruff check --fix .
@@ -62,6 +66,9 @@ bench: install-dev ## the numbers of the README
 
 bench-peers: install-dev ## the pair beside other engines, each in an environment of its own (ARGS="--only vllm")
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+soak: install-dev ## ten minutes of load, cancels and faults: nothing lost, changed or leaked (ARGS="--minutes 1")
+	$(BIN)/python -m tests.soak $(ARGS)
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) build dist forerun/v1 .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
