@@ -37,10 +37,11 @@ class DraftLink:
         self._questions, self._pushed = Questions(terms.needs_laws), Pushed(terms.needs_laws)
         self._held, self._sent_from, self._heard_at, self._num_settled = 0, 0, 0.0, 0
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
+        self._must_leave = False
 
     def ready(self) -> bool:
         """Whether a proposal may be asked for now."""
-        return self.stream is not None and self._questions.may_ask(self._now())
+        return self.stream is not None and not self._must_leave and self._questions.may_ask(self._now())
 
     def is_asked(self) -> bool:
         """Whether a question is open, even one past its deadline."""
@@ -55,8 +56,14 @@ class DraftLink:
         return _room(self.replica, transcript)
 
     def tend(self, transcript: Transcript) -> bool:
-        """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True."""
+        """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True.
+
+        One whose draft drains is left for another when no question is open.
+        """
         now, asked = self._now(), self._questions.open
+        if self._must_leave and asked is None:
+            self.finish()
+            self._retry_at = now
         if self.stream is None and now >= self._retry_at:
             self._open(transcript)
         elif asked is not None and now - max(asked.at, self._heard_at) > SILENCE_S:
@@ -102,6 +109,8 @@ class DraftLink:
                 return self._found(transcript)
             case "held":
                 self._repeat(transcript, reply.held.len)
+            case "draining":
+                self._drains()
             case "fault":
                 raise ServiceUnavailable(f"the draft gave up: {reply.fault.message}")
             case None:
@@ -146,8 +155,13 @@ class DraftLink:
             self.stream.end(last)
         if self.replica is not None:
             self.replica.left()
-        self.stream, self.replica, self._num_settled = None, None, 0
+        self.stream, self.replica, self._num_settled, self._must_leave = None, None, 0, False
         self._questions, self._pushed = Questions(self._terms.needs_laws), Pushed(self._terms.needs_laws)
+
+    def _drains(self) -> None:
+        self._must_leave = True
+        if self.replica is not None:
+            self._replicas.draining(self.replica)
 
     def _open(self, transcript: Transcript) -> None:
         replica = self._replicas.pick(self._terms.key)

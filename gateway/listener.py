@@ -101,6 +101,15 @@ class Listener:
         elif reply.HasField("prompt_logprobs") and not self._target.has_prompt_logprobs:
             self._target.has_prompt_logprobs = True
             self._emission.prompt_logprobs(reply.prompt_logprobs)
+        if not self._emission.ended and self._target.may_hand_over(reply, self._transcript):
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The target drains: goes on at another before it closes."""
+        self._learning.interrupted()
+        self._watch.handover()
+        self._target.hand_over(self._transcript)
+        self.num_moves += 1
 
     def _take_verdict(self, verdict: Verdict) -> None:
         is_first, is_alone = self._transcript.num_generated == 0, not self._target.has_proposal()

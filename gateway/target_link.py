@@ -34,6 +34,7 @@ class TargetLink:
         self._span_id = 0
         self._heard_at = self._looked_at = 0.0
         self.limit = 0
+        self._must_leave = False
         self.has_prompt_logprobs = terms.num_prompt_logprobs is None
 
     def num_sequences(self) -> int:
@@ -59,6 +60,7 @@ class TargetLink:
         first, metadata = self._terms.opening(transcript, not self.has_prompt_logprobs), self._terms.metadata
         stream = replica.client.open(first, lambda reply: self._deliver(stream, reply), metadata)
         self._replica, self.stream, self._heard_at = replica, stream, self._now()
+        self._must_leave = False
         replica.joined()
 
     def verify(
@@ -95,6 +97,8 @@ class TargetLink:
                 return reply.verdict
             case "held":
                 self._repeat(transcript, reply.held.len)
+            case "draining":
+                self._drains()
             case "fault":
                 raise error_of_fault(reply.fault)
             case None:
@@ -120,9 +124,21 @@ class TargetLink:
             if isinstance(error, ServiceUnavailable) and not isinstance(error, DeadlineExceeded):
                 self._replicas.failed(self._replica, error)
         self.abort()
-        self.open(transcript)
-        if self.limit > len(transcript):
-            self._post(transcript, len(transcript))
+        self._resume(transcript)
+
+    def may_hand_over(self, reply: TargetReply, transcript: Transcript) -> bool:
+        """Whether the sequence is to leave a target that drains, now that `reply` was acted on.
+
+        It does so between two verdicts, or where none comes soon, once there is another replica.
+        """
+        if not self._must_leave or not self.has_other():
+            return False
+        return not self.is_due(transcript) or reply.WhichOneof("message") in ("verdict", "waiting")
+
+    def hand_over(self, transcript: Transcript) -> None:
+        """Goes on at another replica with everything committed so far; what is due is asked for there."""
+        self.abort()
+        self._resume(transcript)
 
     def finish(self) -> None:
         """Ends the stream normally."""
@@ -131,6 +147,16 @@ class TargetLink:
     def abort(self) -> None:
         """Ends the stream of an answer that nobody wants."""
         self._end(TargetRequest(abort=Abort()))
+
+    def _resume(self, transcript: Transcript) -> None:
+        self.open(transcript)
+        if self.limit > len(transcript):
+            self._post(transcript, len(transcript))
+
+    def _drains(self) -> None:
+        self._must_leave = True
+        if self._replica is not None:
+            self._replicas.draining(self._replica)
 
     def _end(self, last: TargetRequest) -> None:
         if self.stream is not None:

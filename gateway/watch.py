@@ -84,6 +84,11 @@ class Watch:
         """An answer came after its round had gone on without it."""
         self._metrics.speculation.overtaken.inc()
 
+    def handover(self) -> None:
+        """The sequence leaves a target that drains."""
+        self._metrics.handovers.inc()
+        self._request_span.add_event(semconv.EVENT_HANDOVER)
+
     def failover(self, error: ForerunError) -> None:
         """The sequence moves to another target."""
         self._metrics.failovers.inc()

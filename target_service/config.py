@@ -12,4 +12,7 @@ class TargetConfig(ServiceConfig):
 
     model: str = option("SmolLM2-135M-Instruct", "the bundled model, a model folder, or a hub id")
     port: int = option(50052, "gRPC port")
+    tensor_parallel: int = option(
+        1, "ranks that share the model: so many processes, started as torchrun does, of which rank 0 serves"
+    )
     metrics_port: int = option(9052, "port of /metrics; 0 is off")

@@ -7,6 +7,7 @@ import grpc
 from forerun.errors import InvalidRequest
 from forerun.rpc import convert
 from forerun.serving import stream
+from forerun.serving.drain import Drain
 from forerun.serving.model_service import ModelService
 from forerun.serving.session import ReplyBox
 from forerun.telemetry.context import TRACEPARENT
@@ -19,14 +20,14 @@ from target_service.verifier import Verifier
 class TargetServicer(target_pb2_grpc.TargetServiceServicer):
     """One Verify stream is one sequence of the engine's batch."""
 
-    def __init__(self, service: ModelService) -> None:
-        self._service = service
+    def __init__(self, service: ModelService, drain: Drain) -> None:
+        self._service, self._drain = service, drain
 
     async def Verify(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         def open_session(opened: target_pb2.TargetOpen, box: ReplyBox) -> TargetSession:
             return self._session(opened, box, dict(context.invocation_metadata()).get(TRACEPARENT))
 
-        await stream.serve(context, target_pb2.TargetReply, open_session)
+        await stream.serve(context, target_pb2.TargetReply, open_session, self._drain)
 
     async def Info(self, request: common_pb2.InfoRequest, context: Any) -> common_pb2.Info:  # noqa: N802
         return convert.info_to_pb(self._service.info("target", verifications=tuple(Verification)))
@@ -59,6 +60,7 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
         )
 
 
-def add_to(server: grpc.aio.Server, service: ModelService) -> None:
+def add_to(server: grpc.aio.Server, drain: Drain, service: ModelService) -> None:
     """Has `server` serve it."""
-    target_pb2_grpc.add_TargetServiceServicer_to_server(TargetServicer(service), server)  # type: ignore[no-untyped-call]
+    servicer = TargetServicer(service, drain)
+    target_pb2_grpc.add_TargetServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]

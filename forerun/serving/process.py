@@ -15,6 +15,7 @@ from forerun.errors import ForerunError
 from forerun.rpc.certificates import certificates
 from forerun.rpc.server import Server, ServerSettings, stop_on_signals
 from forerun.serving import allocator
+from forerun.serving.drain import Drain
 from forerun.serving.settings import ServiceConfig
 from forerun.telemetry import exposition, logs, metrics, tracing
 from forerun.telemetry.metrics import ServiceMetrics
@@ -43,7 +44,7 @@ class Work:
     """What the process is there for. add_to adds the servicer."""
 
     worker: Worker
-    add_to: Callable[[grpc.aio.Server], None]
+    add_to: Callable[[grpc.aio.Server, Drain], None]
 
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -78,12 +79,14 @@ async def _run(name: str, config: C, build: Build[C]) -> int:
     server = Server(_listening(config), [f"forerun.v1.{name.capitalize()}Service"])
     try:
         work = await asyncio.to_thread(build, config, ServiceMetrics(registry, name), spans, on_device_fault)
-        work.add_to(server.grpc_server)
+        drain = Drain()
+        work.add_to(server.grpc_server, drain)
         work.worker.start()
         bound = await server.start()
         await server.set_serving(True)
         log.info("serving", extra={"address": f"{config.host}:{bound}"})
         await _watch(server, work.worker, stop)
+        drain.begin()
         await server.drain()
         await asyncio.to_thread(work.worker.stop)
     finally:

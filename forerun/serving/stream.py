@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from google.protobuf.message import Message
 from forerun.errors import DeadlineExceeded, ForerunError, InvalidRequest
 from forerun.rpc.messages import Waiting
 from forerun.rpc.status import abort, fault_of
+from forerun.serving.drain import Drain
 from forerun.serving.session import END, End, ReplyBox, Session
 
 log = logging.getLogger(__name__)
@@ -23,7 +25,7 @@ _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
 async def serve(
-    context: Any, reply_type: Callable[..., Message], open_session: Callable[[Any, ReplyBox], Session]
+    context: Any, reply_type: Callable[..., Message], open_session: Callable[[Any, ReplyBox], Session], drain: Drain
 ) -> None:
     """Serves a stream whose first message is `open`; the session is ended however the stream ends.
 
@@ -33,10 +35,16 @@ async def serve(
     first = await context.read()
     if first is _EOF or first.WhichOneof("message") != "open":
         await abort(context, InvalidRequest("a stream starts with an open message", "open"))
-    try:
-        session = open_session(first.open, box)
-    except ForerunError as error:
-        await abort(context, error)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(drain.telling(box))
+            session = open_session(first.open, box)
+        except ForerunError as error:
+            await abort(context, error)
+        await _pump(context, session, box, reply_type)
+
+
+async def _pump(context: Any, session: Session, box: ReplyBox, reply_type: Callable[..., Message]) -> None:
     session.begin()
     reading = asyncio.create_task(_read(context, session, box))
     try:
@@ -95,6 +103,7 @@ _FIELDS = {
     "Held": "held",
     "Waiting": "waiting",
     "PromptLogprobs": "prompt_logprobs",
+    "Draining": "draining",
 }
 
 

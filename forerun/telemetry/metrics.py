@@ -47,6 +47,9 @@ class GatewayMetrics:
             "forerun_request_success", "Choices that ended well.", ("finished_reason",), registry=registry
         )
         self.failovers = Counter("forerun_failovers", "Sequences moved to another target replica.", registry=registry)
+        self.handovers = Counter(
+            "forerun_handovers", "Sequences moved off a target replica that drains.", registry=registry
+        )
 
     def observe_round(self, summary: RoundSummary) -> None:
         """Counts one round; a round without proposal is no draft."""

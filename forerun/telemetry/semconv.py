@@ -35,6 +35,7 @@ SPAN_VERIFY = "forerun.verify"
 SPAN_STEP = "forerun.step"
 
 EVENT_FAILOVER = "forerun.failover"
+EVENT_HANDOVER = "forerun.handover"
 EVENT_FALLBACK = "forerun.fallback"
 
 CHOICE = "forerun.choice"

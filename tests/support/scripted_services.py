@@ -69,9 +69,33 @@ class Seen:
             await self.changed.wait_for(lambda: fact(self))
 
 
+class _Context:
+    """A call's context whose messages may come from several tasks."""
+
+    def __init__(self, context):
+        self._context, self._writing = context, asyncio.Lock()
+        self.read, self.abort = context.read, context.abort
+
+    async def write(self, reply):
+        async with self._writing:
+            await self._context.write(reply)
+
+
 class _Scripted:
     def __init__(self, info_, tokens=TOKENS):
         self.info, self.tokens, self.seen = info_, tokens, Seen()
+        self.contexts = set()
+
+    async def drain(self):
+        """Tells every open stream that the service ends."""
+        reply = target_pb2.TargetReply if isinstance(self, ScriptedTarget) else draft_pb2.DraftReply
+        for context in self.contexts:
+            await context.write(reply(draining=common_pb2.Draining()))
+
+    async def say_waiting(self):
+        """Tells every open stream of a target that its message waits."""
+        for context in self.contexts:
+            await context.write(target_pb2.TargetReply(waiting=common_pb2.Waiting(reason="queued")))
 
     async def Info(self, request, context):
         return info_to_pb(self.info)
@@ -79,13 +103,17 @@ class _Scripted:
     async def Vocabulary(self, request, context):
         return common_pb2.Vocabulary(tokens=self.tokens)
 
-    async def _serve(self, context, session):
+    async def _serve(self, raw_context, session_type):
+        context = _Context(raw_context)
+        session = session_type(self, context)
         self.seen.num_alive += 1
+        self.contexts.add(context)
         reading = asyncio.create_task(self._read(context, session))
         try:
             await session.work()
         finally:
             reading.cancel()
+            self.contexts.discard(context)
             self.seen.num_alive -= 1
             await self.seen.tell()
 
@@ -145,7 +173,7 @@ class ScriptedTarget(_Scripted, target_pb2_grpc.TargetServiceServicer):
         assert not script, script
 
     async def Verify(self, request_iterator, context):
-        await self._serve(context, _TargetSession(self, context))
+        await self._serve(context, _TargetSession)
 
 
 class _TargetSession(_Session):
@@ -258,7 +286,7 @@ class ScriptedDraft(_Scripted, draft_pb2_grpc.DraftServiceServicer):
         self.answered = asyncio.Event()
 
     async def Draft(self, request_iterator, context):
-        await self._serve(context, _DraftSession(self, context))
+        await self._serve(context, _DraftSession)
 
 
 class _DraftSession(_Session):

@@ -21,6 +21,7 @@ GATEWAY_NAMES = {
     "forerun_e2e_request_latency_seconds",
     "forerun_failovers_total",
     "forerun_generation_tokens_total",
+    "forerun_handovers_total",
     "forerun_num_draft_tokens",
     "forerun_num_requests_running",
     "forerun_num_requests_waiting",
