@@ -20,6 +20,7 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     for program, config in known:
         yield from _end(program, config, longest_round_s)
         yield from _budget(program, manifests)
+        yield from _spread(program)
     for deployment in of_kind(manifests, "Deployment"):
         yield from _rollout(deployment)
 
@@ -50,6 +51,14 @@ def _budget(program: Program, manifests: Sequence[Manifest]) -> Iterator[str]:
             yield f"{title(budget)}: selects {', '.join(others)}"
         if budget["spec"].get("maxUnavailable") != 1:
             yield f"{title(budget)}: one pod at a time may go, not {budget['spec'].get('maxUnavailable')}"
+
+
+def _spread(program: Program) -> Iterator[str]:
+    constraints = program.pod.spec.get("topologySpreadConstraints") or []
+    for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone"):
+        found = [constraint for constraint in constraints if constraint["topologyKey"] == key]
+        if not any(selects(constraint["labelSelector"], program.pod.labels) for constraint in found):
+            yield f"{program.where}: is not spread over {key}"
 
 
 def _rollout(deployment: Manifest) -> Iterator[str]:
