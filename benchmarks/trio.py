@@ -17,9 +17,10 @@ START_S = 900.0
 
 @dataclass(frozen=True)
 class Trio:
-    """Addresses of the running services."""
+    """Addresses of the running services: REST, gRPC, draft, target."""
 
     url: str
+    grpc: str
     draft: str
     target: str
 
@@ -39,7 +40,7 @@ def running(flags: Sequence[str] = (), environ: dict[str, str] | None = None) ->
         )
         try:
             _wait(process, url, log)
-            yield Trio(url, f"127.0.0.1:{ports['draft-port']}", f"127.0.0.1:{ports['target-port']}")
+            yield Trio(url, *(f"127.0.0.1:{ports[name]}" for name in ("grpc-port", "draft-port", "target-port")))
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
