@@ -14,6 +14,7 @@ TOOLS = {
     "chat": "forerun.chat:main",
     "fetch": "forerun.models.fetch:main",
     "distill": "forerun.training.command:main",
+    "plan": "forerun.planning.command:main",
     "ray": "forerun.cluster.command:main",
 }
 _SUMMARIES = {
@@ -24,6 +25,7 @@ _SUMMARIES = {
     "chat": "talk to a running gateway",
     "fetch": "bring a model into a folder and verify it",
     "distill": "make a draft for a model",
+    "plan": "how many replicas a workload needs, and what they cost",
     "ray": "serve with many drafts and targets on a Ray cluster",
 }
 
