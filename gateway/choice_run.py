@@ -63,10 +63,12 @@ class ChoiceRun:
     async def _first_token(self) -> None:
         """K = 0 while the draft prefills; the first token never waits for it."""
         if not self._emission.ended:
-            grant = self._cut(0 if self._draft is not None else self._speculation.grant(False))
+            grant = self._cut(self._speculation.first_grant(self._draft is not None, self._target.num_sequences()))
             with self._watch_alone(grant) as span_id:
                 self._target.verify(self._transcript, grant=grant, span_id=span_id)
                 await self._listener.hear_until(self._transcript.num_prompt_tokens + 1)
+            if self._draft is not None and grant > 0:
+                await self._alone()
 
     async def _prompt_logprobs(self) -> None:
         while not self._target.has_prompt_logprobs:
@@ -161,7 +163,7 @@ class ChoiceRun:
         while not self._emission.ended:
             ready = self._draft is not None and self._draft.ready()
             own_grant = self._own.grant(self._target.num_sequences())
-            grant = self._cut(min(self._speculation.grant(ready), own_grant))
+            grant = self._cut(min(self._speculation.grant(ready, self._target.num_sequences()), own_grant))
             with self._watch_alone(grant) as span_id:
                 self._target.verify(self._transcript, grant=grant, span_id=span_id)
                 await self._follow(self._target.limit - grant // 2)

@@ -1,10 +1,14 @@
 """What steps and waits cost, measured as the gateway goes: the time model that K is chosen by."""
 
+from collections import deque
+from math import ceil
+
 from forerun.cost.shifts import cycle_s
 from gateway.ema import Ema
 from gateway.step_times import StepTimes
 
 PLAIN_MAX_AGE = 256  # rounds after which the price of a plain step is measured anew
+NUM_TRIPS = 8  # of late, the shortest of which counts: on the others the machine was busy, or the connection new
 CACHE_AGE = 8  # measurements for which a round's price is good
 
 
@@ -19,6 +23,7 @@ class Costs:
         self.draft_step_s = Ema()
         self._draft_rest_s, self._target_rest_s, self._plain_rest_s = Ema(), Ema(), Ema()
         self._waited_for = Ema()
+        self._trips_s = deque[float](maxlen=NUM_TRIPS)
         self._plain_age = PLAIN_MAX_AGE
         self._rounds_s: dict[tuple[int, int], float] = {}
         self._cached_until = 0
@@ -40,6 +45,16 @@ class Costs:
         self._plain_age += 1
         self._saw_step(rows, step_s, wait_s)
         self._target_rest_s.add(max(wait_s - step_s - queued_s, 0.0))
+        self.saw_trip(step_s, wait_s, queued_s)
+
+    def saw_trip(self, step_s: float, wait_s: float, queued_s: float) -> None:
+        """A verdict that was not under way already came wait_s after it was asked for; the rest is the way."""
+        self._trips_s.append(max(wait_s - step_s - queued_s, 0.0))
+
+    def num_under_way(self, num_sequences: int) -> int:
+        """Tokens that the target alone gives while word goes to it and its answer comes; 0 where nothing is known."""
+        plain_s = self.plain_s(num_sequences)
+        return ceil(min(self._trips_s) / plain_s) if plain_s and self._trips_s else 0
 
     def saw_plain(self, rows: int, step_s: float, interval_s: float) -> None:
         """The target alone gave its next token interval_s after the one before."""

@@ -45,9 +45,11 @@ class Learning:
         rows = verdict.num_rows or num_drafted + 1
         self._costs.saw_verdict(rows, verdict.step_s, wait_s, verdict.queued_s)
 
-    def saw_first(self, verdict: Verdict) -> None:
-        """The verdict that came with the prefill."""
+    def saw_first(self, verdict: Verdict, wait_s: float | None) -> None:
+        """The verdict that came with the prefill; wait_s None where its time says nothing of the way."""
         self.stats.num_cached_tokens = verdict.num_cached_tokens
+        if wait_s is not None:
+            self._costs.saw_trip(verdict.step_s, wait_s, verdict.queued_s)
 
     def saw_alone(self, verdict: Verdict, more_is_due: bool) -> None:
         """The target gave a token of its own; timed from the one before where it did not idle between."""

@@ -117,7 +117,8 @@ class Listener:
         self._target.settled()
         self.verdict, self._num_attempts = verdict, 0
         if is_first:
-            self._learning.saw_first(verdict)
+            is_timed = self.num_moves == 0 and not self._target.scores_prompt
+            self._learning.saw_first(verdict, self._now() - self._target.asked_at if is_timed else None)
         elif is_alone:
             self._learning.saw_alone(verdict, self._target.is_due(self._transcript))
         self._learning.score()

@@ -7,7 +7,7 @@ from forerun.cost.pace import best_pace
 from forerun.rpc.messages import Proposal
 from gateway.ema import Ema
 from gateway.own_drafters import DRAFTERS, SLICE, Offer, OwnDrafter
-from gateway.speculation import GRANT, MIN_GAIN, PairRecord
+from gateway.speculation import MIN_GAIN, PairRecord, full_grant
 from gateway.transcript import Transcript
 
 PROMISE_WEIGHT = 0.05
@@ -66,9 +66,10 @@ class OwnDrafting:
         that part of what it promises: g + 1 = sqrt(2 o RUN_LEN / promise) is cheapest.
         """
         overhead, promise = self._overhead(num_sequences), self._promise.or_else(0.0)
+        longest = full_grant(self._costs, num_sequences)
         if not self.is_hopeful(num_sequences):
-            return GRANT
-        return min(max(int(sqrt(2 * overhead * RUN_LEN / promise)) - 1, 0), GRANT)
+            return longest
+        return min(max(int(sqrt(2 * overhead * RUN_LEN / promise)) - 1, 0), longest)
 
     def is_hopeful(self, num_sequences: int) -> bool:
         """Whether offers come so often that looking for them pays."""

@@ -7,7 +7,9 @@ from gateway.acceptance import Acceptance, SharedAcceptance
 from gateway.costs import Costs
 
 MAX_K = 16
-GRANT = 16  # renewed when half is used, so that the target never waits for the gateway
+GRANT, MAX_GRANT = 16, 512  # renewed when half is used, so that the target never waits for the gateway
+SPARE_TOKENS = 2  # of that half, for a renewal that is late
+FAR = 2  # tokens under way at once from where on a text begins with a grant
 MEASURE_GRANT = 3  # tokens alone, to learn what a plain step costs
 MIN_GAIN, STAY_GAIN = 1.02, 0.98  # between them a gain is noise: whoever speculates goes on, whoever does not waits
 TRIAL_ROUNDS = 4
@@ -32,6 +34,11 @@ class PairRecord:
     def acceptance_of(self, kind: str) -> SharedAcceptance:
         """The shared table of requests of this kind."""
         return self.acceptance.setdefault(kind, SharedAcceptance())
+
+
+def full_grant(costs: Costs, num_sequences: int) -> int:
+    """Tokens that a target goes on for where no round is in sight: half of it lasts until a renewal has come."""
+    return min(max(GRANT, 2 * (costs.num_under_way(num_sequences) + SPARE_TOKENS)), MAX_GRANT)
 
 
 class Speculation:
@@ -61,10 +68,16 @@ class Speculation:
             return 0
         return self._adaptive(num_sequences, min(limit, self._max_k))
 
-    def grant(self, draft_is_ready: bool) -> int:
+    def grant(self, draft_is_ready: bool, num_sequences: int) -> int:
         """Tokens that the target may produce alone; few where a round is likely to follow soon."""
         soon = self._fixed_k is not None or self._num_to_measure > 0
-        return MEASURE_GRANT if draft_is_ready and soon else GRANT
+        return MEASURE_GRANT if draft_is_ready and soon else full_grant(self._costs, num_sequences)
+
+    def first_grant(self, has_draft: bool, num_sequences: int) -> int:
+        """Tokens that may follow the first one alone: none where a draft may soon propose, but for a far target."""
+        if has_draft and (self._fixed_k is not None or self._costs.num_under_way(num_sequences) < FAR):
+            return 0
+        return self.grant(False, num_sequences)
 
     def deadline_s(self, k: int, num_behind: int) -> float:
         """How long a round waits for k tokens of a draft that first has to read num_behind others."""

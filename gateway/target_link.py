@@ -22,6 +22,7 @@ class TargetLink:
 
     A Verify without proposal has the target produce tokens until the transcript is `limit` long; one with a proposal
     carries no grant and is answered by one verdict. So both sides count alike, and a renewal only raises the limit.
+    `asked_at` is when the last one was sent.
     """
 
     def __init__(self, replicas: Replicas[TargetClient], terms: TargetTerms, deliver: Deliver) -> None:
@@ -32,10 +33,11 @@ class TargetLink:
         self.stream: TargetStream | None = None
         self._proposal: Proposal | None = None
         self._span_id = 0
-        self._heard_at = self._looked_at = 0.0
+        self._heard_at = self._looked_at = self.asked_at = 0.0
         self.limit = 0
         self._must_leave = False
-        self.has_prompt_logprobs = terms.num_prompt_logprobs is None
+        self.scores_prompt = terms.num_prompt_logprobs is not None
+        self.has_prompt_logprobs = not self.scores_prompt
 
     def num_sequences(self) -> int:
         """Sequences of this gateway on the replica, this one included."""
@@ -69,7 +71,7 @@ class TargetLink:
         """Commits the transcript and asks for a verdict on `proposal`, or for 1 + grant tokens without one."""
         self._proposal, self._span_id = proposal, span_id
         self.limit = len(transcript) + 1 + grant
-        self._heard_at = self._now()
+        self._heard_at = self.asked_at = self._now()
         self._post(transcript, len(transcript))
 
     def has_other(self) -> bool:

@@ -69,6 +69,15 @@ def test_with_a_slow_link_to_the_target_grants_hide_the_round_trip():
     assert speed >= AS_FAST
 
 
+@pytest.mark.parametrize("acceptance", [0.1, 0.6, 0.9])
+@pytest.mark.parametrize("target_link_s", [0.001, 0.005, 0.02, 0.05, 0.1])
+def test_with_any_link_to_the_target_a_pair_is_as_fast_as_its_target_beside_the_gateway(target_link_s, acceptance):
+    """From the second answer on: the grant then covers what the target gives while a renewal is under way."""
+    plain = run(generate(world(), 400, k=0))
+    far = run(generate(world(target_link_s=target_link_s, acceptance=acceptance), 400, num_choices=3))
+    assert plain.token_s * 400 / (far.token_s * 400 - 2 * target_link_s) >= 0.95  # the first token's way is its own
+
+
 def test_a_fixed_k_is_kept_to_however_bad():
     _, stats = gain(k=4, num_tokens=200, acceptance=0.0)
     assert stats.num_draft_tokens / stats.num_drafts > 3.9
