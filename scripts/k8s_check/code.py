@@ -93,6 +93,15 @@ def _strings(path: Path) -> list[str]:
     return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
+# What a scrape appends to a metric's name, by its type; the process's own have none.
+_SUFFIXES: Mapping[str, tuple[str, ...]] = {
+    "counter": ("_total",),
+    "histogram": ("_bucket", "_count", "_sum"),
+    "gauge": ("",),
+    "": ("",),
+}
+
+
 @dataclass(frozen=True)
 class Metric:
     """A name that a scrape has, and its labels."""
@@ -110,11 +119,10 @@ def metrics(service: str) -> dict[str, Metric]:
 
 
 def _series(registry: CollectorRegistry) -> list[tuple[str, frozenset[str]]]:
-    # The registry keeps every name with its suffixes; labelled metrics without a child are in no scrape yet.
+    # Read off the registry, not off a scrape, in which labelled metrics are only once they have counted.
     found = []
     for name, collector in registry._names_to_collectors.items():
-        labels = set(getattr(collector, "_labelnames", ()))
-        if name.endswith("_bucket"):
-            labels.add("le")
-        found.append((name, frozenset(labels)))
+        if name.endswith(_SUFFIXES[getattr(collector, "_type", "")]):
+            labels = {*getattr(collector, "_labelnames", ()), *(["le"] if name.endswith("_bucket") else [])}
+            found.append((name, frozenset(labels)))
     return found

@@ -1,7 +1,7 @@
 """Who reaches whom under a set of NetworkPolicies, as Kubernetes defines them."""
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,26 +34,32 @@ class Edge:
         return f"{self.source} → {self.destination} {self.protocol} {self.port}"
 
 
-def edges(policies: Sequence[Manifest], peers: Sequence[Peer], ports: Sequence[tuple[str, int]]) -> set[Edge]:
-    """Every connection between two peers on any of the ports that nobody refuses."""
-    return set(_edges(policies, peers, ports))
+def outward(
+    policies: Sequence[Manifest], sources: Sequence[Peer], peers: Sequence[Peer], ports: Sequence[tuple[str, int]]
+) -> set[Edge]:
+    """What the sources may begin, if the other end agrees. A pod that no egress policy selects may begin anything."""
+    return {
+        Edge(source.name, other.name, protocol, port)
+        for source in sources
+        for other in peers
+        if source != other
+        for protocol, port in ports
+        if _agrees(policies, "Egress", source, other, other, protocol, port)
+    }
 
 
-def _edges(policies: Sequence[Manifest], peers: Sequence[Peer], ports: Sequence[tuple[str, int]]) -> Iterator[Edge]:
-    for source in peers:
-        for destination in peers:
-            if source == destination:
-                continue
-            for protocol, port in ports:
-                if allowed(policies, source, destination, protocol, port):
-                    yield Edge(source.name, destination.name, protocol, port)
-
-
-def allowed(policies: Sequence[Manifest], source: Peer, destination: Peer, protocol: str, port: int) -> bool:
-    """Both ends must agree; an end that no policy of its direction selects agrees to everything."""
-    return _agrees(policies, "Egress", source, destination, destination, protocol, port) and _agrees(
-        policies, "Ingress", destination, source, destination, protocol, port
-    )
+def inward(
+    policies: Sequence[Manifest], destinations: Sequence[Peer], peers: Sequence[Peer], ports: Sequence[tuple[str, int]]
+) -> set[Edge]:
+    """What the destinations accept, if the other end may. A pod that no ingress policy selects accepts anything."""
+    return {
+        Edge(other.name, destination.name, protocol, port)
+        for destination in destinations
+        for other in peers
+        if other != destination
+        for protocol, port in ports
+        if _agrees(policies, "Ingress", destination, other, destination, protocol, port)
+    }
 
 
 def _agrees(

@@ -6,7 +6,7 @@ from pathlib import Path
 from forerun.models import resolve
 from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, of_kind, pods
-from scripts.k8s_check.network import Edge, Peer, edges
+from scripts.k8s_check.network import Edge, Peer, inward, outward
 from scripts.k8s_check.programs import programs, services
 
 NAMESPACE = "forerun"
@@ -18,8 +18,8 @@ TRACES = Peer("traces", "monitoring", {"app.kubernetes.io/name": "tempo"}, {_NAM
 NAMES = Peer("names", "kube-system", {"k8s-app": "kube-dns"}, {_NAME: "kube-system"})
 CLIENT = Peer("client", "shop", {"app": "shop"}, {_NAME: "shop", "forerun/clients": "true"})
 MODEL_SOURCE = Peer("model source", ip="203.0.113.10")
+BESIDE = Peer("stranger in the namespace", NAMESPACE, {"app": "stranger"}, {_NAME: NAMESPACE})
 STRANGERS = (
-    Peer("stranger in the namespace", NAMESPACE, {"app": "stranger"}, {_NAME: NAMESPACE}),
     Peer("stranger elsewhere", "elsewhere", {"app.kubernetes.io/component": "gateway"}, {_NAME: "elsewhere"}),
     Peer("stranger in monitoring", "monitoring", {"app": "stranger"}, {_NAME: "monitoring"}),
     Peer("stranger in kube-system", "kube-system", {"app": "stranger"}, {_NAME: "kube-system"}),
@@ -33,22 +33,24 @@ _ALWAYS_TRIED = (1, 22, 80, DNS, HTTPS, 6443, OTLP, TELEMETRY, 10250, 65535)
 
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
-    """Edges that are open and needed by nobody, and needed ones that are closed."""
-    found = reachable(manifests)
+    """Edges that are open and needed by nobody, and needed ones that are closed; each end is looked at by itself."""
     wanted = needed(manifests, root)
-    yield from (f"open, and needed by nobody: {edge}" for edge in sorted(found - wanted))
-    yield from (f"needed, and closed: {edge}" for edge in sorted(wanted - found))
-
-
-def reachable(manifests: Sequence[Manifest]) -> set[Edge]:
-    """Every edge that has a pod of ours at an end."""
     ours, policies = _ours(manifests), of_kind(manifests, "NetworkPolicy")
-    numbers = sorted({port for peer in ours for port in peer.ports.values()} | set(_ALWAYS_TRIED) | _named(policies))
-    tried = [(protocol, port) for protocol in ("TCP", "UDP") for port in numbers]
-    names = {peer.name for peer in ours}
-    return {
-        edge for edge in edges(policies, (*ours, *OTHERS), tried) if edge.source in names or edge.destination in names
-    }
+    names, peers, tried = {peer.name for peer in ours}, (*ours, *OTHERS), _tried(ours, policies)
+    out = outward(policies, ours, peers, tried)
+    into = inward(policies, ours, peers, tried)
+    yield from _compared("out of its source", out, {edge for edge in wanted if edge.source in names})
+    yield from _compared("into its destination", into, {edge for edge in wanted if edge.destination in names})
+
+
+def _compared(side: str, found: set[Edge], wanted: set[Edge]) -> Iterator[str]:
+    yield from (f"open {side}, and needed by nobody: {edge}" for edge in sorted(found - wanted))
+    yield from (f"needed, and closed {side}: {edge}" for edge in sorted(wanted - found))
+
+
+def _tried(ours: Sequence[Peer], policies: Sequence[Manifest]) -> list[tuple[str, int]]:
+    numbers = {port for peer in ours for port in peer.ports.values()} | set(_ALWAYS_TRIED) | _named(policies)
+    return [(protocol, port) for protocol in ("TCP", "UDP") for port in sorted(numbers)]
 
 
 def needed(manifests: Sequence[Manifest], root: Path) -> set[Edge]:
@@ -76,7 +78,9 @@ def _of_service(where: str, name: str, ports: dict[str, int], manifests: Sequenc
 
 
 def _ours(manifests: Sequence[Manifest]) -> list[Peer]:
-    return [Peer(pod.where, pod.namespace, pod.labels, {_NAME: pod.namespace}, pod.ports()) for pod in pods(manifests)]
+    """Our pods, and one that somebody starts beside them: what no policy selects by name is to be locked in too."""
+    known = [Peer(pod.where, pod.namespace, pod.labels, {_NAME: pod.namespace}, pod.ports()) for pod in pods(manifests)]
+    return [*known, BESIDE]
 
 
 def _of_component(manifests: Sequence[Manifest], component: str) -> list[str]:

@@ -1,0 +1,43 @@
+"""Every overlay is right, and has what an operator expects of it."""
+
+import pytest
+
+from scripts.k8s_check import __main__ as command
+from scripts.k8s_check.check import faults
+from scripts.k8s_check.manifests import of_kind, pods
+from scripts.k8s_check.programs import services
+from scripts.k8s_check.render import RenderError, overlays, render
+from tests.k8s.conftest import ROOT
+
+NAMES = [folder.name for folder in overlays(ROOT)]
+
+
+def test_there_are_the_overlays_that_the_documents_name():
+    assert {"cpu", "hopper", "keda"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_overlay_has_no_fault(rendered, root, name):
+    assert faults(rendered(name), root) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rule_has_something_to_look_at(rendered, root, name):
+    manifests = rendered(name)
+    assert {pod.component for pod in pods(manifests)} >= {"gateway", "draft", "target", "collector"}
+    assert {program.name for program, _ in services(manifests, root)} >= {"gateway"}
+    for kind in ("NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "Service"):
+        assert of_kind(manifests, kind), kind
+
+
+def test_the_command_tells_of_faults_and_fails(tmp_path, capsys):
+    (tmp_path / "k8s" / "overlays" / "cpu").mkdir(parents=True)
+    (tmp_path / "k8s" / "overlays" / "cpu" / "kustomization.yaml").write_text("resources: [absent.yaml]\n")
+    assert command.main(tmp_path) == 1
+    assert "absent.yaml" in capsys.readouterr().out
+
+
+def test_kubectl_refuses_an_unknown_field_of_a_kustomization(tmp_path):
+    (tmp_path / "kustomization.yaml").write_text("resource: []\n")
+    with pytest.raises(RenderError, match="resource"):
+        render(tmp_path)

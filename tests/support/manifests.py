@@ -1,0 +1,36 @@
+"""Finds the part of a rendering that a test is to break."""
+
+from scripts.k8s_check.manifests import named
+
+
+def find(manifests, kind, name):
+    found = named(manifests, kind, name)
+    assert found is not None, f"no {kind} {name}"
+    return found
+
+
+def pod(manifests, name):
+    return find(manifests, "Deployment", name)["spec"]["template"]["spec"]
+
+
+def container(manifests, name):
+    return pod(manifests, name)["containers"][0]
+
+
+def init(manifests, name):
+    return pod(manifests, name)["initContainers"][0]
+
+
+def settings(manifests, name):
+    """The variables of a service: the ConfigMap whose name begins so."""
+    starts = f"{name}-settings-"
+    return next(found for found in manifests if found["metadata"]["name"].startswith(starts))["data"]
+
+
+def policy(manifests, name):
+    return find(manifests, "NetworkPolicy", name)["spec"]
+
+
+def rule_of(manifests, alert):
+    groups = find(manifests, "PrometheusRule", "forerun")["spec"]["groups"]
+    return next(rule for group in groups for rule in group["rules"] if rule["alert"] == alert)
