@@ -82,4 +82,6 @@ def error_headers(error: BaseException) -> Mapping[str, str]:
     """Returns the headers that go with the status: who cannot be served now is told when to come back."""
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}
+    if isinstance(error, BodyTooLarge | BodyTooSlow):
+        return {"connection": "close"}  # the rest of the body is not waited for
     return {"retry-after": "1"} if isinstance(error, Overloaded | ServiceUnavailable) else {}

@@ -17,6 +17,7 @@ class Authority:
         self._ca, self._folder = trustme.CA(), folder
         self.path = str(folder / f"{name}.pem")
         self._ca.cert_pem.write_to_path(self.path)
+        self.pem = self._ca.cert_pem.bytes()
 
     def files(self, name, trusts=None, expires_in=HOUR, stem=None):
         """cert, key and CA files for `name`; `stem` tells files of one name apart."""

@@ -1,5 +1,6 @@
 """Real draft, target and gateway processes on free ports, started when a test first asks and stopped at the end."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -23,6 +24,14 @@ _QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "FORERUN_COMPILE": "off",
 }
+_HEAVY = ("draft_service", "target_service")
+
+
+@functools.cache
+def _zygote():
+    from tests.support.zygote import Zygote
+
+    return Zygote({**_clean_environment(), **_QUIET}, ROOT)
 
 
 class Process:
@@ -31,10 +40,15 @@ class Process:
     def __init__(self, module, *flags, environ=None):
         self.module = module
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        flags = [str(flag) for flag in flags]
+        environ = {**_clean_environment(), **_QUIET, **(environ or {})}
+        if module in _HEAVY and all(environ[name] == value for name, value in _QUIET.items()):
+            self.popen = _zygote().start(module, flags, environ, self._log)
+            return
         self.popen = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module, *map(str, flags)],
+            [sys.executable, "-W", "ignore", "-m", module, *flags],
             cwd=ROOT,
-            env={**_clean_environment(), **_QUIET, **(environ or {})},
+            env=environ,
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
@@ -51,6 +65,7 @@ class Process:
             self.check_alive()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{words!r} is not in:\n{self.log()[-4000:]}")
+            time.sleep(0.02)
 
     def wait(self, timeout_s=START_S):
         """Its exit status."""
