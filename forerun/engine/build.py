@@ -19,6 +19,9 @@ from forerun.engine.model import LoadedModel
 from forerun.engine.owner import StepReport
 from forerun.engine.quant import checkpoint
 from forerun.engine.quant.e4m3 import E4M3
+from forerun.engine.ranks.group import Ranks
+from forerun.engine.ranks.leader import LeadingRunner
+from forerun.engine.ranks.lines import Leading
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence_table import SequenceTable
@@ -57,6 +60,7 @@ class EngineSettings:
     max_sequences: int = 64
     max_rows: int = 2048
     prefill_chunk: int = 512
+    ranks: Ranks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Engine:
     block_size: int
     max_model_len: int
     backend: str
+    close: Callable[[], None]
 
 
 def build(
@@ -80,18 +85,12 @@ def build(
 
     Raises ConfigError for what cannot be served, with the setting that would have to change.
     """
-    device = torch.device(settings.device)
-    loaded, how = _load(settings, device)
-    plain = KvShape.of(loaded.config, loaded.dtype)
-    shape = replace(plain, dtype=E4M3) if settings.kv_cache == "fp8" else plain
-    num_blocks = _num_blocks(settings, shape, device)
-    max_len = _max_model_len(settings, loaded, num_blocks)
-    scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
-    cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
-    runner = runner_for(settings, loaded, cache, shape, max_len)
+    part = build_part(settings)
+    num_blocks = part.num_blocks
+    leader = _leader(settings, part)
     table = SequenceTable(BlockPool(num_blocks, settings.block_size), settings.model_id)
     loop = EngineLoop(
-        runner,
+        leader or part.runner,
         table,
         Scheduler(table, settings.max_sequences),
         PrefillBudget(settings.prefill_chunk),
@@ -99,13 +98,57 @@ def build(
         on_step,
         on_device_fault,
     )
+    log.info("the engine runs on %s", part.label)
+    close = leader.stop if leader else _nothing
+    return Engine(loop, part.model, num_blocks, settings.block_size, part.max_model_len, part.label, close)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What each rank has, and a process that is alone: the model or its share of it, and what computes with it."""
+
+    model: LoadedModel
+    runner: Runner
+    num_blocks: int
+    max_model_len: int
+    label: str
+
+
+def build_part(settings: EngineSettings) -> Part:
+    """See build; of several ranks, each calls it at the same time."""
+    ranks = settings.ranks
+    device = ranks.device if ranks else torch.device(settings.device)
+    loaded, how = _load(settings, device)
+    plain = KvShape.of(loaded.config, loaded.dtype).share(ranks.place.size if ranks else 1)
+    shape = replace(plain, dtype=E4M3) if settings.kv_cache == "fp8" else plain
+    num_blocks = _num_blocks(settings, shape, device)
+    num_blocks = ranks.least(num_blocks) if ranks else num_blocks
+    max_len = _max_model_len(settings, loaded, num_blocks)
+    scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
+    cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
+    runner = runner_for(settings, loaded, cache, shape, max_len)
     label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")
-    log.info("the engine runs on %s", label)
-    return Engine(loop, loaded, num_blocks, settings.block_size, max_len, label)
+    return Part(loaded, runner, num_blocks, max_len, label)
+
+
+def _leader(settings: EngineSettings, part: Part) -> LeadingRunner | None:
+    ranks = settings.ranks
+    if ranks is None:
+        return None
+    if not isinstance(ranks.line, Leading):
+        raise ConfigError(f"rank {ranks.place.rank} follows; the engine is rank 0's")
+    return LeadingRunner(part.runner, ranks.line, settings.block_size)
+
+
+def _nothing() -> None:
+    """There are no other ranks to tell."""
 
 
 def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, str]:
     """The model and how it runs. What cannot be compiled runs uncompiled, unless compilation was demanded."""
+    if settings.ranks:
+        precision, size = "bf16" if settings.precision == "auto" else settings.precision, settings.ranks.place.size
+        return model.load(settings.folder, precision, device, num_ranks=size), f"{precision} x{size}"
     precision, is_compiled = fastest(settings)
     if is_compiled:
         recipe = compiled.Recipe(settings.folder, precision, settings.num_threads, settings.embedding_from)
@@ -121,7 +164,7 @@ def _load(settings: EngineSettings, device: torch.device) -> tuple[LoadedModel, 
 
 def runner_for(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, shape: KvShape, max_len: int) -> Runner:
     """On the first attention backend that shows by one forward that it runs here. Raises what the last one raised."""
-    device = torch.device(settings.device)
+    device = settings.ranks.device if settings.ranks else torch.device(settings.device)
     wanted, is_exact = settings.attention_backend, settings.deterministic
     failure = ConfigError("there is no attention backend")
     for name in choice.candidates(wanted, device, shape.head_dim, shape.dtype, is_exact):
@@ -138,12 +181,12 @@ def runner_for(settings: EngineSettings, loaded: LoadedModel, cache: KvCache, sh
 def _new_runner(
     settings: EngineSettings, loaded: LoadedModel, cache: KvCache, backend: AttentionBackend, max_len: int
 ) -> Runner:
-    device = torch.device(settings.device)
+    device = settings.ranks.device if settings.ranks else torch.device(settings.device)
     on_gpu = device.type == "cuda"
     fetch = reduction.reduced if on_gpu else reduction.whole
     if settings.deterministic:
         return TiledRunner(loaded, cache, backend, device, fetch)
-    if on_gpu and settings.compile != "off" and backend.name in cuda_graphs.BACKENDS:
+    if on_gpu and settings.ranks is None and settings.compile != "off" and backend.name in cuda_graphs.BACKENDS:
         num_pages = -(-max_len // settings.block_size)
         graphs = cuda_graphs.CudaGraphs()
         return cuda_graphs.GraphRunner(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,10 @@ class KvShape:
         kv_heads = getattr(config, "num_key_value_heads", None) or heads
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
         return cls(config.num_hidden_layers, kv_heads, head_dim, dtype)
+
+    def share(self, num_ranks: int) -> "KvShape":
+        """What each of so many ranks remembers of it."""
+        return replace(self, num_kv_heads=self.num_kv_heads // num_ranks)
 
     @property
     def bytes_per_token(self) -> int:

@@ -13,6 +13,7 @@ from forerun import registry
 from forerun.engine.forward import EagerForward, Forward
 from forerun.engine.paged_attention import NAME
 from forerun.engine.quant import QUANTIZERS, checkpoint
+from forerun.engine.ranks import split as ranks
 from forerun.errors import ConfigError
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16, "fp8": torch.bfloat16}
@@ -34,14 +35,18 @@ class LoadedModel:
     head_size: int
 
 
-def load(folder: Path, precision: str, device: torch.device, embedding_from: Path | None = None) -> LoadedModel:
+def load(
+    folder: Path, precision: str, device: torch.device, embedding_from: Path | None = None, num_ranks: int = 1
+) -> LoadedModel:
     """Loads safetensors, or a GGUF file where there are none, and never runs code from the folder.
 
+    Of several ranks, each calls it and gets its part.
     A folder without an embedding takes it from `embedding_from`; a vocab.npy in it trims the head to those ids.
     Raises ConfigError for an architecture or a checkpoint that cannot be served, saying what is wrong with it.
     """
     config = read_config(folder, precision)
-    module, missing = _from_folder(folder, config, DTYPES[precision])
+    split = _splitting(config, folder, precision, num_ranks) if num_ranks > 1 else {}
+    module, missing = _from_folder(folder, config, DTYPES[precision], split)
     _check_stateless(module, config)
     _fill_embedding(module, missing, folder, embedding_from)
     _trim_head(module, folder)
@@ -90,7 +95,18 @@ def check_supported(config: PretrainedConfig) -> None:
             raise ConfigError(f"rope type {rope!r} depends on the batch's longest sequence and is not served")
 
 
-def _from_folder(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> tuple[Any, set[str]]:
+def _splitting(config: PretrainedConfig, folder: Path, precision: str, num_ranks: int) -> dict[str, Any]:
+    if precision not in ranks.PRECISIONS or checkpoint.own_precision(folder, "cpu"):
+        raise ConfigError(f"--tensor-parallel {num_ranks} serves the precisions {', '.join(ranks.PRECISIONS)} alone")
+    if read_head_ids(folder) is not None:
+        raise ConfigError(f"--tensor-parallel {num_ranks}: the trimmed head of {folder.name} cannot be split")
+    ranks.check(config, num_ranks)
+    return ranks.loading(num_ranks)
+
+
+def _from_folder(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, split: dict[str, Any]
+) -> tuple[Any, set[str]]:
     """The module, and the names of the weights that the folder lacks."""
     auto: Any = AutoModelForCausalLM
     try:
@@ -103,6 +119,7 @@ def _from_folder(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> 
             local_files_only=True,
             output_loading_info=True,
             **checkpoint.source(folder),
+            **split,
         )
     except ImportError as error:
         raise checkpoint.missing_library(folder, error) from error

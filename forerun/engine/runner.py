@@ -34,7 +34,10 @@ class Runner:
 
     def run(self, slices: Sequence[Slice]) -> StepLogits:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
-        batch = flatten(slices, self._cache.block_size)
+        return self.run_batch(flatten(slices, self._cache.block_size))
+
+    def run_batch(self, batch: Batch) -> StepLogits:
+        """The same of slices that were flattened already."""
         self._cache.clear(batch.entered)
         return self._fetch(self.compute(batch), batch.best_of)
 

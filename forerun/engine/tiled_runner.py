@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from forerun.engine.attention.base import Segment
-from forerun.engine.batch import Batch, flatten
+from forerun.engine.batch import Batch
 from forerun.engine.logits import StepLogits
 from forerun.engine.runner import Runner
-from forerun.engine.scheduler import Slice
 
 TILE = 16
 """Rows of a forward: enough for a few sequences with their proposals, cheap enough for one lone token."""
@@ -17,8 +16,7 @@ TILE = 16
 class TiledRunner(Runner):
     """With `paged_rowwise` attention, a row's logits depend on its own sequence alone, bit for bit."""
 
-    def run(self, slices: Sequence[Slice]) -> StepLogits:
-        batch = flatten(slices, self._cache.block_size)
+    def run_batch(self, batch: Batch) -> StepLogits:
         self._cache.clear(batch.entered)
         tiles = [self.compute(tile) for tile in self._tiles(batch)]
         return self._fetch(torch.cat(tiles)[batch.logit_rows.to(self._device)], batch.best_of)

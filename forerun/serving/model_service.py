@@ -27,6 +27,7 @@ class ModelService:
     def stop(self) -> None:
         """Ends it after the step in progress."""
         self.engine.loop.stop()
+        self.engine.close()
 
     def heartbeat_age_s(self) -> float:
         """Seconds since the device thread last went round."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forerun.engine import build, torch_setup
+from forerun.engine.ranks.group import Ranks
 from forerun.serving.observer import StepObserver
 from forerun.serving.settings import ServiceConfig
 from forerun.telemetry.metrics import ServiceMetrics
@@ -18,32 +19,38 @@ def build_engine(
     tracing: Tracing,
     on_device_fault: Callable[[Exception], None],
     embedding_from: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> build.Engine:
     """Loads the model and wires the device thread to metrics and traces; the thread is not started yet."""
-    num_threads = config.threads or build.num_cores()
-    torch_setup.prepare(num_threads)
     observer = StepObserver(metrics, tracing.step_tracer())
-    engine = build.build(
-        build.EngineSettings(
-            folder=folder,
-            model_id=model_id,
-            precision=config.precision,
-            compile=config.compile,
-            num_threads=num_threads,
-            embedding_from=embedding_from,
-            deterministic=config.deterministic,
-            attention_backend=config.attention,
-            kv_cache=config.kv_cache,
-            device=config.device,
-            block_size=config.block_size,
-            cache_tokens=config.cache_tokens,
-            memory_fraction=config.memory_fraction,
-            max_model_len=config.max_model_len,
-            max_sequences=config.max_sequences,
-            prefill_chunk=config.prefill_chunk,
-        ),
-        observer.on_step,
-        on_device_fault,
-    )
+    settings = prepare(config, folder, model_id, embedding_from, ranks)
+    engine = build.build(settings, observer.on_step, on_device_fault)
     observer.watch(engine.loop)
     return engine
+
+
+def prepare(
+    config: ServiceConfig, folder: Path, model_id: str, embedding_from: Path | None = None, ranks: Ranks | None = None
+) -> build.EngineSettings:
+    """Settings of an engine in this process, whose torch is ready for it afterwards."""
+    num_threads = config.threads or build.num_cores()
+    torch_setup.prepare(num_threads)
+    return build.EngineSettings(
+        folder=folder,
+        model_id=model_id,
+        precision=config.precision,
+        compile=config.compile,
+        num_threads=num_threads,
+        embedding_from=embedding_from,
+        deterministic=config.deterministic,
+        attention_backend=config.attention,
+        kv_cache=config.kv_cache,
+        device=config.device,
+        block_size=config.block_size,
+        cache_tokens=config.cache_tokens,
+        memory_fraction=config.memory_fraction,
+        max_model_len=config.max_model_len,
+        max_sequences=config.max_sequences,
+        prefill_chunk=config.prefill_chunk,
+        ranks=ranks,
+    )
