@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from prometheus_client import CollectorRegistry
 
 from draft_service.config import DraftConfig
-from forerun import cli
+from forerun import cli, errors
 from forerun.config import add_options
 from forerun.errors import ConfigError
 from forerun.models.fetch import FetchConfig
@@ -79,6 +79,11 @@ def ready_probe_s() -> float:
 def paths(root: Path) -> frozenset[str]:
     """What the gateway's REST application serves."""
     return frozenset(text for text in _strings(root / "gateway" / "app.py") if text.startswith("/"))
+
+
+def error_names() -> frozenset[str]:
+    """Our errors, by which failed requests are counted."""
+    return frozenset(name for name, found in vars(errors).items() if isinstance(found, type))
 
 
 @cache

@@ -72,6 +72,7 @@ BREAKAGES = [
     ),
     (settings, "cpu", lambda m: at.init(m, "target")["args"].append("--check"), "unrecognized arguments: --check"),
     (settings, "cpu", lambda m: at.pod(m, "target").pop("enableServiceLinks"), "enableServiceLinks"),
+    (settings, "cpu", lambda m: at.settings(m, "gateway").update(FORERUN_TARGET_ADDRESSES="file:///x"), "is neither"),
     # images
     (images, "cpu", lambda m: at.container(m, "draft").update(image="forerun/drafts:0.1.0"), "no target of the Docker"),
     (images, "cpu", lambda m: at.container(m, "draft").update(image="forerun/draft:latest"), "not of version"),
@@ -316,6 +317,14 @@ BREAKAGES = [
             expr='sum by (model) (forerun_failovers_total{job="gateway"})'
         ),
         "has the label model",
+    ),
+    (
+        metrics,
+        "cpu",
+        lambda m: at.rule_of(m, "ForerunFailovers").update(
+            expr='forerun_draft_fallbacks_total{job="gateway", reason=~"late|tardy"}'
+        ),
+        "no reason is ever 'tardy'",
     ),
     (
         metrics,

@@ -24,7 +24,7 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
         except PromqlError as error:
             yield f"{where}: {error}"
             continue
-        yield from (f"{where}: {fault}" for fault in _query(query))
+        yield from (f"{where}: {fault}" for fault in _query(query, root))
 
 
 def expressions(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
@@ -59,7 +59,7 @@ def _filled(expression: str) -> str:
     return expression
 
 
-def _query(query: Query) -> Iterator[str]:
+def _query(query: Query, root: Path) -> Iterator[str]:
     known = set(SCRAPED)
     for selector in query.selectors:
         jobs = _jobs(selector)
@@ -74,8 +74,18 @@ def _query(query: Query) -> Iterator[str]:
             known |= labels
             for label in sorted({label for label, _, _ in selector.matchers} - labels):
                 yield f"{selector.name} has no label {label}"
+            for label, value in _unknown_values(selector, root):
+                yield f"no {label} is ever {value!r}"
     for label in sorted(query.labels - known):
         yield f"nothing that is read has the label {label}"
+
+
+def _unknown_values(selector: Selector, root: Path) -> Iterator[tuple[str, str]]:
+    """Values of our own labels that no code writes; several stand in a regex between bars."""
+    known = code.source_strings(root) | code.error_names()
+    for label, _, values in selector.matchers:
+        if label not in SCRAPED | {"le"}:
+            yield from ((label, value) for value in values.split("|") if value and value not in known)
 
 
 def _jobs(selector: Selector) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from forerun.errors import ConfigError
+from gateway.config import GatewayConfig
+from gateway.discovery import sources
 from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, pods
 from scripts.k8s_check.programs import Program, command, entrypoints, image_target, programs
@@ -19,8 +21,19 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
         except ConfigError as error:
             yield f"{program.where}: {error}"
             continue
+        if program.name == "gateway":
+            yield from (f"{program.where}: {fault}" for fault in _unreadable(config))
         if program.serves and config.host != "0.0.0.0":
             yield f"{program.where}: listens on {config.host}, which no other pod reaches"
+
+
+def _unreadable(config: GatewayConfig) -> Iterator[str]:
+    """What the gateway refuses only once it looks for its replicas."""
+    for addresses, flag in ((config.target_addresses, "--target"), (config.draft_addresses, "--draft")):
+        try:
+            sources(addresses, flag)
+        except ConfigError as error:
+            yield str(error)
 
 
 def _commands(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
