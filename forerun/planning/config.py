@@ -29,6 +29,7 @@ class PlanConfig:
     ttft_ms: float = option(1000.0, "goal: the first token after at most this")
     tpot_ms: float = option(30.0, "goal: each further token after at most this on average")
     percent: float = option(90.0, "of requests that meet both goals, in the simulation")
+    turns: str = option("shifts", "a target's step takes whoever is there, or waits for all", ("shifts", "together"))
     target_rtt_ms: float = option(0.2, "network round trip between gateway and target")
     draft_rtt_ms: float = option(0.5, "network round trip between gateway and drafts on devices of their own")
     target_bandwidth_gb_s: float = option(0.0, "memory bandwidth that the target's device reaches; 0: as known")

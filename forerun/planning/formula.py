@@ -122,10 +122,12 @@ class Formula:
                 whole_s = max(last.tpot_s * self._tokens_a_round, drafted_s)
                 drafted_s = drafting_s(1 + others * self._site.targets_per_draft * drafted_s / whole_s)
             away_s += drafted_s
+        if self._site.engine.turns == "together":
+            return self._together(away_s, turn_s(num_sequences * rows), num_sequences, empty)
         if is_split:
             seconds = cycle_s(turn_s, away_s, num_sequences, rows)
         else:
-            seconds = together_s(turn_s, away_s, num_sequences, rows)
+            seconds = one_device_s(turn_s, away_s, num_sequences, rows)
         shifts = shifts_of(seconds, turn_s, num_sequences, rows)
         step_sequences = num_sequences / shifts
         step_s = turn_s(step_sequences * rows)
@@ -133,6 +135,12 @@ class Formula:
         resting = max(0.0, 1 - shifts * step_s / seconds)
         idle = empty + (1 - empty) * resting
         return _Cycle(seconds / self._tokens_a_round, step_s, step_sequences, between_s, idle)
+
+    def _together(self, away_s: float, turn_s: float, num_sequences: float, empty: float) -> _Cycle:
+        """All in one step, which nobody overtakes: prompts, too, wait for those who are away."""
+        seconds = away_s + turn_s
+        step_s = self._target.step(num_sequences, self._site.k + 1).decode_s
+        return _Cycle(seconds / self._tokens_a_round, turn_s, num_sequences, max(seconds - step_s, 0.0), empty)
 
     def _draft_prompting(self, rate: float) -> float:
         if self._draft is None:
@@ -160,7 +168,7 @@ def shifts_of(seconds: float, turn_s: Callable[[float], float], num_sequences: f
     return shifts
 
 
-def together_s(turn_s: Callable[[float], float], away_s: float, num_sequences: float, rows: int) -> float:
+def one_device_s(turn_s: Callable[[float], float], away_s: float, num_sequences: float, rows: int) -> float:
     """Seconds from verdict to verdict where draft and target take turns on one device.
 
     While some are verified, those of the step before wait to be drafted for, and the device goes on with whoever was

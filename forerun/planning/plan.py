@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 from forerun.cost.pace import Pace
 from forerun.errors import ConfigError
@@ -11,8 +11,8 @@ from forerun.planning.formula import Formula
 from forerun.planning.hardware import Device, find_device
 from forerun.planning.models import find_model
 from forerun.planning.simulation import Simulated, simulate
-from forerun.planning.site import Layout, Links, Site
-from forerun.planning.sizing import MAX_K, SHARES, Option, cheapest, checked, for_one_stream
+from forerun.planning.site import Engine, Layout, Links, Site, Turns
+from forerun.planning.sizing import MAX_K, SHARES, Option, Sizer, for_one_stream
 from forerun.planning.steps import Steps
 from forerun.planning.workload import Goals, Workload, parse_acceptance
 
@@ -64,9 +64,7 @@ class Planner:
 
     def answer(self, layout: Layout) -> Answer:
         """The cheapest of a layout, its replicas counted by the simulation where one is wanted."""
-        option = cheapest(lambda k: self._sites(layout, k), self._ks(layout), self.workload, self.goals)
-        if option is not None and self._config.num_requests:
-            option = checked(option, self.workload, self.goals, self._config.percent, self._simulated)
+        option = self._option(layout)
         plain = Formula(self.site("alone", 0), self.workload).at_load(0.0)
         pace = Pace(0, 1.0, 1.0)
         if layout != "alone":
@@ -80,7 +78,18 @@ class Planner:
         if layout != "alone":
             device = self._draft_device if layout == "split" else self._target.device
             draft = Steps(self._draft_shape, device, self._config.draft_precision, self._config.kv_precision)
-        return Site(self._target, draft, k, layout, targets_per_draft, self._links)
+        engine = Engine(turns=cast(Turns, self._config.turns))
+        return Site(self._target, draft, k, layout, targets_per_draft, self._links, engine)
+
+    def _option(self, layout: Layout) -> Option | None:
+        sizer, ks = Sizer(self.workload), self._ks(layout)
+
+        def sites(k: int) -> list[Site]:
+            return self._sites(layout, k)
+
+        if not self._config.num_requests:
+            return sizer.cheapest(sites, ks, self.goals)
+        return sizer.checked(sites, ks, self.goals, self._config.percent, self._simulated)
 
     def _ks(self, layout: Layout) -> list[int]:
         if layout == "alone":

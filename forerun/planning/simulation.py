@@ -97,6 +97,8 @@ class Simulation:
 
     def _rounds(self, num_tokens: int, context_len: float, drafted: Any) -> Generator[Any, Any, None]:
         site, env, draft = self._site, self._env, self._draft
+        awaited = 1 if site.engine.turns == "together" else 0
+        self._target.await_one(awaited)
         while num_tokens > 0 and draft is not None:
             if drafted.triggered:
                 yield env.timeout(site.draft_trip_s / 2)
@@ -109,6 +111,7 @@ class Simulation:
                 yield self._target.work(1, 1, context_len)
             yield env.timeout(site.target_trip_s / 2)
             num_tokens -= 1
+        self._target.await_one(-awaited)
 
     def _accepted(self) -> int:
         for position in range(self._site.k):

@@ -8,6 +8,7 @@ from forerun.errors import ConfigError
 from forerun.planning.steps import Steps
 
 Layout = Literal["alone", "co-located", "split"]
+Turns = Literal["shifts", "together"]
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,15 @@ class Links:
 
 @dataclass(frozen=True)
 class Engine:
-    """A service's loop: the most prompt rows of a step, and by how much they may stretch one that decodes."""
+    """A service's loop: the most prompt rows of a step, and by how much they may stretch one that decodes.
+
+    turns: a target's step takes whoever is there, as our engine's does, so that sequences come in shifts; or it waits
+    until all proposals are there, as engines do that speculate in one process.
+    """
 
     max_chunk: int = 512
     stretch: float = MAX_STRETCH
+    turns: Turns = "shifts"
 
 
 @dataclass(frozen=True)

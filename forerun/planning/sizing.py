@@ -13,10 +13,12 @@ from forerun.planning.workload import Goals, Workload
 SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # target replicas a draft
 MAX_K = 16
 _BISECTIONS = 12
-_BACK_OFF = 0.93  # of the load, where the simulation misses a goal that the formula meets
-_ATTEMPTS = 12
+_BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
+_ATTEMPTS = 8
+_LEAST_STEP = 0.7
 
 Check = Callable[[Site, float], Simulated]
+Sites = Callable[[int], Iterable[Site]]
 
 
 @dataclass(frozen=True)
@@ -38,56 +40,73 @@ class Option:
         return usd
 
 
-def cheapest(
-    sites: Callable[[int], Iterable[Site]], ks: Iterable[int], workload: Workload, goals: Goals
-) -> Option | None:
-    """Of every K's sites the cheapest that meets the goals by formula, None where none does.
+class Sizer:
+    """Sizes layouts for one workload."""
 
-    Costs fall with K and then rise, so what follows two that were no better is left out.
-    """
-    best: Option | None = None
-    worse = 0
-    for k in ks:
-        found = [option for site in sites(k) if (option := sized(site, workload, goals)) is not None]
-        least = min(found, key=_preference, default=None)
-        if least is not None and (best is None or _preference(least) < _preference(best)):
-            best, worse = least, 0
-        else:
-            worse += best is not None
-        if worse == 2:
-            break
-    return best
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
 
+    def checked(self, sites: Sites, ks: Iterable[int], goals: Goals, percent: float, check: Check) -> Option | None:
+        """The cheapest option that keeps the goals for that percentage of simulated requests.
 
-def sized(site: Site, workload: Workload, goals: Goals, share_of_most: float = 1.0) -> Option | None:
-    """The fewest replicas of a site; share_of_most: how much of the highest load that meets the goals is taken."""
-    formula = Formula(site, workload)
-    low, high = 0.0, formula.max_load
-    if high <= 0 or not _meets(formula.at_load(low), goals):
-        return None
-    if _meets(formula.at_load(high), goals):
-        low = high
-    for _ in range(_BISECTIONS if low < high else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _meets(formula.at_load(middle), goals) else (low, middle)
-    most = share_of_most * formula.at_load(low).rate
-    return _whole(site, workload, max(math.ceil(workload.rate / max(most, 1e-12)), 1))
+        The formula knows means. The simulation tells how far a percentile lies above them, and the formula is asked
+        again for means so much stricter; replicas are added where that finds nothing else. After _ATTEMPTS the last.
+        """
+        option, strict = self.cheapest(sites, ks, goals), goals
+        for _ in range(_ATTEMPTS):
+            if option is None:
+                return None
+            simulated = check(option.site, self._workload.rate / option.num_targets)
+            last = replace(option, simulated=simulated)
+            if holds(simulated, goals, percent):
+                return last
+            strict = _stricter(strict, goals, simulated, percent)
+            stricter = self.cheapest(sites, ks, strict)
+            option = stricter if stricter not in (None, option) else self._with_more(option)
+        return last
 
+    def cheapest(self, sites: Sites, ks: Iterable[int], goals: Goals) -> Option | None:
+        """Of every K's sites the cheapest that meets the goals by formula, None where none does.
 
-def checked(option: Option, workload: Workload, goals: Goals, percent: float, check: Check) -> Option:
-    """The option with as many replicas as the simulation needs to meet the goals for that percentage of requests.
+        Costs fall with K and then rise, so what follows two that were no better is left out.
+        """
+        best, num_worse = None, 0
+        for k in ks:
+            found = [option for site in sites(k) if (option := self.sized(site, goals)) is not None]
+            least = min(found, key=_preference, default=None)
+            if least is not None and (best is None or _preference(least) < _preference(best)):
+                best, num_worse = least, 0
+            elif best is not None:
+                num_worse += 1
+            if num_worse == 2:
+                break
+        return best
 
-    The last attempt where none does: its figures say so.
-    """
-    for _ in range(_ATTEMPTS):
-        rate = workload.rate / option.num_targets
-        simulated = check(option.site, rate)
-        option = replace(option, simulated=simulated)
-        if holds(simulated, goals, percent):
-            break
+    def sized(self, site: Site, goals: Goals) -> Option | None:
+        """The fewest replicas of a site that meet the goals by formula; None where no number does."""
+        formula = Formula(site, self._workload)
+        low, high = 0.0, formula.max_load
+        if high <= 0 or not _meets(formula.at_load(low), goals):
+            return None
+        if _meets(formula.at_load(high), goals):
+            low = high
+        for _ in range(_BISECTIONS if low < high else 0):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _meets(formula.at_load(middle), goals) else (low, middle)
+        most = max(formula.at_load(low).rate, 1e-12)
+        return self._whole(site, max(math.ceil(self._workload.rate / most), 1))
+
+    def _with_more(self, option: Option) -> Option:
         num_targets = max(math.ceil(option.num_targets / _BACK_OFF), option.num_targets + 1)
-        option = _whole(option.site, workload, num_targets) or option
-    return option
+        return self._whole(option.site, num_targets) or option
+
+    def _whole(self, site: Site, num_targets: int) -> Option | None:
+        num_drafts = 0
+        if site.layout == "split":
+            num_drafts = max(math.ceil(num_targets / site.targets_per_draft - 1e-9), 1)
+            site = replace(site, targets_per_draft=num_targets / num_drafts)
+        operation = Formula(site, self._workload).at_rate(self._workload.rate / num_targets)
+        return None if operation is None else Option(site, num_targets, num_drafts, operation)
 
 
 def holds(simulated: Simulated, goals: Goals, percent: float) -> bool:
@@ -107,13 +126,11 @@ def for_one_stream(site_of: Callable[[int], Site], workload: Workload, plain_s: 
     return best_pace(workload.acceptance.at, round_s, plain_s, MAX_K)
 
 
-def _whole(site: Site, workload: Workload, num_targets: int) -> Option | None:
-    num_drafts = 0
-    if site.layout == "split":
-        num_drafts = max(math.ceil(num_targets / site.targets_per_draft - 1e-9), 1)
-        site = replace(site, targets_per_draft=num_targets / num_drafts)
-    operation = Formula(site, workload).at_rate(workload.rate / num_targets)
-    return None if operation is None else Option(site, num_targets, num_drafts, operation)
+def _stricter(strict: Goals, goals: Goals, simulated: Simulated, percent: float) -> Goals:
+    """Where a goal was missed its mean is lowered by as much, within reason: near saturation misses know no end."""
+    ttft = min(max(goals.ttft_s / simulated.percentile("ttft_s", percent), _LEAST_STEP), 1.0)
+    tpot = min(max(goals.tpot_s / simulated.percentile("tpot_s", percent), _LEAST_STEP), 1.0)
+    return Goals(strict.ttft_s * ttft, strict.tpot_s * tpot)
 
 
 def _meets(operation: Operation, goals: Goals) -> bool:

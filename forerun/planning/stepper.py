@@ -51,9 +51,15 @@ class Stepper:
         self._working: list[Work] = []
         self._prompts: deque[Prompt] = deque()
         self._wakes = env.event()
+        self._num_awaited = 0
         self._mean_working, self._mean_chunk = 0.0, 0.0
         self.busy_s = 0.0
         env.process(self._run())
+
+    def await_one(self, more: int) -> None:
+        """From now on no step begins before that many sequences more (or fewer) have work here."""
+        self._num_awaited += more
+        self._wake()
 
     def work(self, num_steps: int, rows: int, context_len: float) -> simpy.Event:
         """Happens when so many steps of a sequence are done; further ones join between two steps."""
@@ -75,7 +81,7 @@ class Stepper:
 
     def _run(self) -> Generator[simpy.Event, Any, None]:
         while True:
-            if not self._working and not self._prompts:
+            while not self._has_all():
                 self._wakes = self._env.event()
                 yield self._wakes
             with self._device.request(self._priority) as turn:
@@ -87,6 +93,9 @@ class Stepper:
                 yield self._env.timeout(seconds)
             self._finish(working, chunks)
             yield self._env.timeout(0)  # who was told of a result may ask for more before the next step begins
+
+    def _has_all(self) -> bool:
+        return len(self._working) >= self._num_awaited and bool(self._working or self._prompts)
 
     def _chunks(self, num_rows: int) -> list[tuple[Prompt, int]]:
         left, chunks = self._budget.num_tokens(num_rows), list[tuple[Prompt, int]]()
