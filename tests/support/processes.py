@@ -1,5 +1,7 @@
 """Real draft, target and gateway processes on free ports, started when a test first asks and stopped at the end."""
 
+import atexit
+import functools
 import os
 import signal
 import subprocess
@@ -23,6 +25,16 @@ _QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "FORERUN_COMPILE": "off",
 }
+_HEAVY = ("draft_service", "target_service")
+
+
+@functools.cache
+def _zygote():
+    from tests.support.zygote import Zygote
+
+    zygote = Zygote({**_clean_environment(), **_QUIET}, ROOT)
+    atexit.register(zygote.close)
+    return zygote
 
 
 class Process:
@@ -31,10 +43,15 @@ class Process:
     def __init__(self, module, *flags, environ=None):
         self.module = module
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        flags = [str(flag) for flag in flags]
+        environ = {**_clean_environment(), **_QUIET, **(environ or {})}
+        if module in _HEAVY and all(environ[name] == value for name, value in _QUIET.items()):
+            self.popen = _zygote().start(module, flags, environ, self._log)
+            return
         self.popen = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module, *map(str, flags)],
+            [sys.executable, "-W", "ignore", "-m", module, *flags],
             cwd=ROOT,
-            env={**_clean_environment(), **_QUIET, **(environ or {})},
+            env=environ,
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
