@@ -3,10 +3,11 @@
 import pytest
 
 from scripts.k8s_check import __main__ as command
-from scripts.k8s_check.check import faults
+from scripts.k8s_check.check import RULES, faults
 from scripts.k8s_check.manifests import of_kind, pods
 from scripts.k8s_check.programs import services
 from scripts.k8s_check.render import RenderError, overlays, render
+from tests.k8s import test_edges, test_pods, test_start, test_watching
 from tests.k8s.conftest import ROOT
 
 NAMES = [folder.name for folder in overlays(ROOT)]
@@ -41,3 +42,8 @@ def test_kubectl_refuses_an_unknown_field_of_a_kustomization(tmp_path):
     (tmp_path / "kustomization.yaml").write_text("resource: []\n")
     with pytest.raises(RenderError, match="resource"):
         render(tmp_path)
+
+
+def test_every_rule_has_a_negative_control():
+    controls = (*test_edges.BREAKAGES, *test_pods.BREAKAGES, *test_start.BREAKAGES, *test_watching.BREAKAGES)
+    assert {rule.faults for rule, *_ in controls} == set(RULES)

@@ -9,6 +9,15 @@ def find(manifests, kind, name):
     return found
 
 
+def drop(manifests, kind, name):
+    manifests.remove(find(manifests, kind, name))
+
+
+def ids(breakages):
+    """Names of the cases (rule, overlay, breakage, what is told)."""
+    return [f"{rule.__name__.rpartition('.')[2]}-{told}" for rule, _, _, told in breakages]
+
+
 def pod(manifests, name):
     return find(manifests, "Deployment", name)["spec"]["template"]["spec"]
 
