@@ -187,6 +187,8 @@ class ChoiceRun:
             return
         if draft.tend(self._transcript):
             self._watch.fallback("silent")
+        if draft.is_late() and not self._speculation.rests(self._transcript.num_generated):
+            draft.ask(self._transcript, 1)
         if self._learning.has_shadow() or draft.is_asked() or not draft.ready():
             return
         k = min(self._speculation.shadow_k(self._transcript.num_generated), draft.room(self._transcript))

@@ -41,11 +41,15 @@ class DraftLink:
 
     def ready(self) -> bool:
         """Whether a proposal may be asked for now."""
-        return self.stream is not None and not self._must_leave and self._questions.may_ask(self._now())
+        return self.stream is not None and not self._must_leave and self._questions.may_ask()
 
     def is_asked(self) -> bool:
         """Whether a question is open, even one past its deadline."""
         return self._questions.open is not None
+
+    def is_late(self) -> bool:
+        """Whether it owes an answer that was waited for; it has to give one before it is waited for again."""
+        return self.stream is not None and not self._must_leave and self._questions.is_late(self._now())
 
     def num_behind(self, transcript: Transcript) -> int:
         """Committed tokens that the draft has yet to be told."""

@@ -58,10 +58,14 @@ class Questions:
         self.open: Asked | None = None
         self.has_answer = False
 
-    def may_ask(self, now: float) -> bool:
-        """Whether the first was answered, and none is open whose deadline, if it has one, is still to come."""
+    def may_ask(self) -> bool:
+        """Whether the first was answered and none is open: who owes an answer is not waited for again."""
+        return self.has_answer and self.open is None
+
+    def is_late(self, now: float) -> bool:
+        """Whether the open question was waited for in vain."""
         asked = self.open
-        return self.has_answer and (asked is None or (asked.deadline_s > 0 and now > asked.at + asked.deadline_s))
+        return asked is not None and asked.deadline_s > 0 and now > asked.at + asked.deadline_s
 
     def ask(
         self, base_len: int, k: int, now: float, deadline_s: float, span_id: int, ahead: AheadTerms = NOT_AHEAD

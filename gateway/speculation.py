@@ -19,7 +19,7 @@ SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a fe
 SHADOW_K = 4
 NUM_FIRST_SHADOWS = 3
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
-MIN_DEADLINE_S, UNKNOWN_DEADLINE_S = 0.05, 0.25
+MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
 
 
 @dataclass
@@ -60,13 +60,17 @@ class Speculation:
 
     def choose(self, num_generated: int, num_sequences: int, limit: int) -> int:
         """K of the next round, at most `limit`; 0 lets the target go on alone."""
-        if num_generated < self._alone_until or limit <= 0:
+        if self.rests(num_generated) or limit <= 0:
             return 0
         if self._fixed_k is not None:
             return min(self._fixed_k, limit)
         if not self._costs.knows_draft() or self._starts_measuring():
             return 0
         return self._adaptive(num_sequences, min(limit, self._max_k))
+
+    def rests(self, num_generated: int) -> bool:
+        """Whether no round may come yet, for the draft was late or had nothing to say."""
+        return num_generated < self._alone_until
 
     def grant(self, draft_is_ready: bool, num_sequences: int) -> int:
         """Tokens that the target may produce alone; few where a round is likely to follow soon."""
@@ -83,7 +87,7 @@ class Speculation:
         """How long a round waits for k tokens of a draft that first has to read num_behind others."""
         if not self._costs.knows_draft():
             return UNKNOWN_DEADLINE_S
-        return max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind))
+        return min(max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind)), MAX_DEADLINE_S)
 
     def shadow_k(self, num_generated: int) -> int:
         """K of a shadow proposal if one is due, else 0."""

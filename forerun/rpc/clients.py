@@ -17,6 +17,7 @@ from forerun.v1 import common_pb2, draft_pb2, target_pb2
 
 NUM_CHANNELS = 2  # one TCP connection serializes its streams; two are enough on a host of few cores
 UNARY_TIMEOUT_S = 5.0
+DRAFT_REPLIES = 16  # to one message: a proposal, and a few pushes ahead of the verdict
 MAX_DRAFT_BYTES = 4 << 20  # a vocabulary is the most that a draft may have to say, and far more than a proposal
 
 DraftStream = ClientStream[draft_pb2.DraftRequest, draft_pb2.DraftReply]
@@ -99,7 +100,7 @@ class DraftClient(Peer):
     ) -> DraftStream:
         """A stream whose replies go to `deliver`; an unreachable service is delivered as an error, too."""
         call = self._call(draft_pb2.DraftRequest, draft_pb2.DraftReply, metadata)
-        return ClientStream(call, self.name, draft_pb2.DraftRequest(open=first), deliver)
+        return ClientStream(call, self.name, draft_pb2.DraftRequest(open=first), deliver, DRAFT_REPLIES)
 
 
 class TargetClient(Peer):

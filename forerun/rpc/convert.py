@@ -9,6 +9,8 @@ from forerun.errors import InvalidRequest
 from forerun.types import Proposal, SamplingParams, ServiceInfo, SparseLaw, TokenLogprobs, Verdict, Verification
 from forerun.v1 import common_pb2, target_pb2
 
+MAX_SUPPORT = 4_096  # ids of one law
+
 _TO_WIRE = {
     Verification.MATCH: common_pb2.VERIFICATION_MATCH,
     Verification.REJECTION: common_pb2.VERIFICATION_REJECTION,
@@ -79,11 +81,17 @@ def proposal_from_pb(pb: common_pb2.Proposal) -> Proposal:
 
 
 def check_laws(pb: common_pb2.Proposal) -> None:
-    """Raises InvalidRequest unless there are no laws, or one a token with as many ids as weights, each at least 1."""
-    lens, num_ids = pb.support_lens, len(pb.support_ids)
-    if len(pb.weights) != num_ids or sum(lens) != num_ids:
-        raise InvalidRequest(f"laws do not fit: {num_ids} ids, {len(pb.weights)} weights, lengths {list(lens)}")
-    if lens and (len(lens) != len(pb.tokens) or min(lens) == 0 or min(pb.weights) == 0):
+    """Raises InvalidRequest unless there are no laws, or one a token with as many ids as weights, each at least 1.
+
+    Counts come first: what a hostile peer sends is not walked through before its size is known to be sane.
+    """
+    lens, num_ids, num_tokens = pb.support_lens, len(pb.support_ids), len(pb.tokens)
+    if len(pb.weights) != num_ids or num_ids > MAX_SUPPORT * num_tokens or len(lens) not in (0, num_tokens):
+        told = f"{num_tokens} tokens, {len(lens)} lengths, {num_ids} ids, {len(pb.weights)} weights"
+        raise InvalidRequest(f"laws do not fit: {told}")
+    if sum(lens) != num_ids:
+        raise InvalidRequest(f"laws do not fit: {num_ids} ids, lengths that sum to {sum(lens)}")
+    if lens and (min(lens) == 0 or min(pb.weights) == 0):
         raise InvalidRequest("every proposed token needs one law, not empty, with weights of at least 1")
 
 

@@ -13,6 +13,7 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]
+FIRST_REPLIES, REPLIES_A_SECOND = 64, 4  # a patient peer says every second that it still works
 END_S = 1.0  # a peer that has not ended the call by then after Finish or Abort is cut off
 
 
@@ -20,7 +21,8 @@ class ClientStream(Generic[Request, Reply]):
     """Sends the newest message and delivers every reply, in order, then at most one error.
 
     `post` never blocks: at most one message waits to be written, a newer one replaces it. Nothing is delivered after
-    `end`. `deliver` is called on the event loop, from the reading task.
+    `end`. `deliver` is called on the event loop, from the reading task. With `replies_a_message` the peer may not say
+    more than that to each message, and a little more as time goes by: one that floods us is cut off.
     """
 
     def __init__(
@@ -29,7 +31,10 @@ class ClientStream(Generic[Request, Reply]):
         peer: str,
         first: Request,
         deliver: Callable[[Reply | ForerunError], None],
+        replies_a_message: int | None = None,
     ) -> None:
+        self._allowed, self._replies_a_message = float(FIRST_REPLIES), replies_a_message
+        self._began_s, self._num_replies = asyncio.get_running_loop().time(), 0
         self._call, self._peer, self._deliver = call, peer, deliver
         self._first: Request | None = first
         self._next: Request | None = None
@@ -70,6 +75,7 @@ class ClientStream(Generic[Request, Reply]):
             while True:
                 await self._wake_or_first()
                 while (message := self._take()) is not None:
+                    self._allowed += self._replies_a_message or 0
                     await self._call.write(message)
                 if self._ended:
                     await self._call.done_writing()
@@ -97,8 +103,12 @@ class ClientStream(Generic[Request, Reply]):
         try:
             while (reply := await self._call.read()) is not _EOF:
                 if not self._ended:
+                    self._check_flood()
                     self._deliver(cast(Reply, reply))
             await self._raise_status()
+        except ServiceUnavailable as flood:
+            error = flood
+            self._call.cancel()
         except (grpc.RpcError, asyncio.CancelledError) as failure:
             if isinstance(failure, grpc.RpcError):
                 error = error_of_rpc(failure, self._peer)
@@ -106,6 +116,14 @@ class ClientStream(Generic[Request, Reply]):
         if not self._ended:
             self._ended = True
             self._deliver(error)
+
+    def _check_flood(self) -> None:
+        self._num_replies += 1
+        if self._replies_a_message is None or self._num_replies <= self._allowed:
+            return
+        since_s = asyncio.get_running_loop().time() - self._began_s
+        if self._num_replies > self._allowed + REPLIES_A_SECOND * since_s:
+            raise ServiceUnavailable(f"{self._peer} sent {self._num_replies} replies, more than it was asked for")
 
     async def _raise_status(self) -> None:
         code = await self._call.code()

@@ -24,18 +24,21 @@ def test_the_answer_to_the_open_question_says_how_long_it_took():
     assert not questions.open.first
 
 
-def test_a_new_question_waits_for_the_first_answer_and_then_for_the_deadline_of_the_open_one():
-    questions = asked(7)
-    assert not questions.may_ask(100.0)
+def test_who_owes_an_answer_is_not_waited_for_again_and_late_only_past_a_deadline():
+    questions = asked(7, deadline_s=0.0)
+    assert not questions.may_ask()
     questions.answered(Proposal(base_len=7), 0.1)
-    assert questions.may_ask(0.2)
+    assert questions.may_ask()
     questions.ask(8, 3, 1.0, 0.5, 0)
-    assert not questions.may_ask(1.5)
-    assert questions.may_ask(1.6)
+    assert not questions.is_late(1.5)
+    assert questions.is_late(1.6) and not questions.may_ask()
     questions.ask(9, 3, 2.0, 0.0, 0)
-    assert not questions.may_ask(100.0)
+    assert not questions.may_ask() and not questions.is_late(100.0)
+    assert questions.answered(Proposal(base_len=9), 2.1) is not None
+    assert questions.may_ask()
+    questions.ask(10, 3, 3.0, 0.5, 0)
     questions.forget()
-    assert questions.may_ask(100.0)
+    assert questions.may_ask()
 
 
 def test_a_late_answer_is_understood_once_and_only_so_many_are_remembered():
