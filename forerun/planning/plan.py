@@ -16,6 +16,7 @@ from forerun.planning.sizing import MAX_K, SHARES, Option, Sizer, for_one_stream
 from forerun.planning.steps import Steps
 from forerun.planning.workload import Goals, Workload, parse_acceptance
 
+MIN_REQUESTS = 20
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
@@ -46,10 +47,14 @@ class Planner:
         self.goals = Goals(config.ttft_ms / 1e3, config.tpot_ms / 1e3)
         if not 0 <= config.num_draft_tokens <= MAX_K:
             raise ConfigError(f"--num-draft-tokens {config.num_draft_tokens} is not between 0 and {MAX_K}")
+        if config.num_requests and config.num_requests < MIN_REQUESTS:
+            raise ConfigError(f"--num-requests {config.num_requests} says nothing; 0, or at least {MIN_REQUESTS}")
         if not 0 < config.percent < 100:
             raise ConfigError(f"--percent {config.percent:g} is not between 0 and 100")
         if min(config.target_rtt_ms, config.draft_rtt_ms) < 0:
             raise ConfigError("a round trip takes no less than 0 ms")
+        if config.targets_per_draft < 0:
+            raise ConfigError(f"{config.targets_per_draft:g} targets a draft is no share")
         if config.target_devices < 1:
             raise ConfigError(f"--target-devices {config.target_devices} is less than 1")
         device, self._draft_device = _devices(config)
