@@ -62,10 +62,10 @@ def _filled(expression: str) -> str:
 def _query(query: Query, root: Path) -> Iterator[str]:
     known = set(SCRAPED)
     for selector in query.selectors:
-        jobs = _jobs(selector)
-        if not jobs:
+        found = jobs(selector)
+        if not found:
             yield f"{selector.name} does not say of which job, one of {', '.join(JOBS)}"
-        for job in jobs:
+        for job in found:
             metric = None if job == "collector" else code.metrics(job).get(selector.name)
             if metric is None and selector.name not in ANY_JOB:
                 yield f"{job} has no {selector.name}"
@@ -88,7 +88,7 @@ def _unknown_values(selector: Selector, root: Path) -> Iterator[tuple[str, str]]
             yield from ((label, value) for value in values.split("|") if value and value not in known)
 
 
-def _jobs(selector: Selector) -> list[str]:
+def jobs(selector: Selector) -> list[str]:
     """The jobs that a selector's matchers let through; none where it does not name them."""
     wanted = [(operator, value) for label, operator, value in selector.matchers if label == "job"]
     if not wanted:
