@@ -75,6 +75,10 @@ class Loop:
         """A counter of the gateway's."""
         return self._registry.get_sample_value(name) or 0.0
 
+    def count_at(self, name: str, position: int) -> float:
+        """The same, of a position in the proposal."""
+        return self._registry.get_sample_value(name, {"position": str(position)}) or 0.0
+
     def figures(self) -> dict[str, float]:
         """How its rounds went."""
         drafts = max(self.count("forerun_spec_decode_num_drafts_total"), 1)

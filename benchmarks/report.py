@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+NUM_RESAMPLES = 2000
 _PACKAGES = ("torch", "transformers", "grpcio", "numpy")
 
 
@@ -42,6 +44,20 @@ def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
         "median": round(statistics.median(ratios), 3),
         "min": round(min(ratios), 3),
         "max": round(max(ratios), 3),
+        "runs": len(ratios),
+    }
+
+
+def paired_median(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
+    """Median of the ratios run by run, with its bootstrapped 95% interval."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    dice = random.Random(0)
+    medians = sorted(statistics.median(dice.choices(ratios, k=len(ratios))) for _ in range(NUM_RESAMPLES))
+    low, high = medians[round(0.025 * NUM_RESAMPLES)], medians[round(0.975 * NUM_RESAMPLES) - 1]
+    return {
+        "median": round(statistics.median(ratios), 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
         "runs": len(ratios),
     }
 
