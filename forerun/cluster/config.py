@@ -38,6 +38,7 @@ class RayConfig(ClusterConfig):
     registry_host: str = option("127.0.0.1", "address of the list of replicas that gateways read")
     registry_port: int = option(50055, "its port: gateways take --target http://HOST:PORT/targets and …/drafts")
     start_timeout_s: float = option(900.0, "how long a replica may take from its placement to its first answer")
+    drain_timeout_s: float = option(60.0, "how long a replica that is to end may take; its own --grace-s comes first")
     keep: bool = option(False, "leave the replicas running when told to stop; the next up takes them over")
 
     def __post_init__(self) -> None:

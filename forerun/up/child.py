@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,16 @@ STOP_TIMEOUT_S = 15.0  # more than the grace that services give to running strea
 
 @dataclass(frozen=True)
 class Service:
-    """What to run and where it will listen. `module_args` follow `python -m`; what the user set in `environ` wins."""
+    """What to run and where it will listen. `module_args` follow `python -m`; what the user set in `environ` wins.
+
+    death_signal: what it gets when its parent is gone.
+    """
 
     name: str
     module_args: Sequence[str]
     port: int
     environ: Mapping[str, str] = field(default_factory=dict)
+    death_signal: int = signal.SIGTERM
 
 
 class Child:
@@ -34,7 +39,8 @@ class Child:
     async def start(cls, service: Service, log_folder: Path) -> "Child":
         """Starts `service`; what it prints goes into LOG_FOLDER/NAME.log, which begins anew."""
         log = log_folder / f"{service.name}.log"
-        command = [sys.executable, _TETHER, str(os.getpid()), sys.executable, "-m", *service.module_args]
+        tether = (_TETHER, str(os.getpid()), str(int(service.death_signal)))
+        command = [sys.executable, *tether, sys.executable, "-m", *service.module_args]
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *command,

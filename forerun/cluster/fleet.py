@@ -1,0 +1,87 @@
+"""Both pools: started, or taken over from a supervisor that is gone; scaled; ended."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+from forerun.cluster.config import RayConfig
+from forerun.cluster.plan import PoolPlan, make_plan
+from forerun.cluster.pool import Pool
+from forerun.cluster.ray_cluster import Life, RayCluster, complete
+from forerun.cluster.replica import RayReplica
+from forerun.cluster.scaling import Scaler
+
+TAKE_OVER_S = 10.0  # an actor that does not say within this what it runs is not taken over
+log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """Does nothing before `start`; `lists` is what gateways are told."""
+
+    def __init__(self, config: RayConfig, cluster: RayCluster) -> None:
+        self._config, self._cluster = config, cluster
+        self._plans = make_plan(config)
+        self._pools: dict[str, Pool] = {}
+
+    @property
+    def lists(self) -> dict[str, Any]:
+        """Addresses of those that serve, for each pool."""
+        return {f"{plan.name}s": self._pools[plan.name].addresses for plan in self._plans}
+
+    async def start(self) -> None:
+        """Replicas that run already are in the lists afterwards; those that lack are being started."""
+        for plan in self._plans:
+            found = await self._found(plan)
+            pool = self._pools[plan.name] = Pool(partial(self._replica, plan, found))
+            size = max([plan.fewest, *(number + 1 for number in found)])
+            pool.resize(min(size, plan.most))
+            for life, _ in found.values():  # more than there may be
+                self._cluster.remove(life)
+
+    async def scale(self) -> None:
+        """Keeps the pools' sizes to what the queues ask for, until cancelled."""
+        await asyncio.gather(*(self._scale(plan, self._pools[plan.name]) for plan in self._plans))
+
+    async def drain(self) -> None:
+        """Ends all of them, when their streams have."""
+        await asyncio.gather(*(pool.drain() for pool in self._pools.values()))
+
+    async def let_go(self) -> None:
+        """Leaves those that serve to themselves."""
+        for pool in self._pools.values():
+            await pool.let_go()
+
+    async def _found(self, plan: PoolPlan) -> dict[int, tuple[Life, str]]:
+        """By number, with its address; whatever runs with other flags or lacks a rank is ended."""
+        there = self._cluster.lives(plan.name)
+        found = {}
+        for number, life in complete(there, plan.num_ranks).items():
+            try:
+                asking = asyncio.gather(life.ranks[0].arguments.remote(), life.ranks[0].address.remote())
+                arguments, address = await asyncio.wait_for(asking, TAKE_OVER_S)
+            except Exception as error:
+                log.warning("%s is not taken over: %s", life.name, error)
+                continue
+            if tuple(arguments) == plan.module_args:
+                found[number] = (life, address)
+        kept = {life.name for life, _ in found.values()}
+        for life in there:
+            if life.name not in kept:
+                self._cluster.remove(life)
+        return found
+
+    def _replica(self, plan: PoolPlan, found: dict[int, tuple[Life, str]], number: int) -> RayReplica:
+        config = self._config
+        return RayReplica(
+            self._cluster, plan, number, config.start_timeout_s, config.drain_timeout_s, found.pop(number, None)
+        )
+
+    async def _scale(self, plan: PoolPlan, pool: Pool) -> None:
+        scaler = Scaler(plan.fewest, plan.most, self._config.scale_up_queue, self._config.scale_down_running)
+        while True:
+            await asyncio.sleep(self._config.scale_every_s)
+            size = scaler.look(pool.size, await pool.loads())
+            if size != pool.size:
+                log.info("%s replicas: %d, were %d", plan.name, size, pool.size)
+                pool.resize(size)

@@ -1,0 +1,142 @@
+"""What is asked of Ray, and nothing else is: where room is, placement groups, and actors with names.
+
+Actors and groups are detached: they outlive the process that placed them, and are found again by their names,
+forerun-SERVICE-NUMBER-LIFE and the same with -RANK behind it.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forerun.cluster.config import ClusterConfig
+from forerun.cluster.nodes import Node, choose
+from forerun.cluster.plan import PoolPlan
+from forerun.cluster.rank import Rank
+from forerun.errors import ConfigError, ServiceUnavailable
+
+CHOSEN_S = 10.0
+"""A node that had room is given so long: somebody else may have been faster."""
+
+_OBJECT_STORE = 80 * 2**20  # nothing is kept there
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A replica as it was placed once: its actors in the order of ranks, and its placement group's name."""
+
+    name: str
+    number: int
+    ranks: tuple[Any, ...]
+
+
+class RayCluster:
+    """A connection to a cluster, in a namespace."""
+
+    def __init__(self, ray: Any, namespace: str) -> None:
+        self._ray, self._namespace = ray, namespace
+        self._placing = asyncio.Lock()
+
+    async def place(self, plan: PoolPlan, number: int, timeout_s: float) -> Life:
+        """Actors for all ranks of a replica, on one node where one has room.
+
+        Raises ServiceUnavailable where there is no room for them within timeout_s.
+        """
+        name = f"forerun-{plan.name}-{number}-{secrets.token_hex(3)}"
+        group = await self._placed(name, plan, timeout_s)
+        strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+        ranks = [
+            self._ray.remote(Rank)
+            .options(
+                name=f"{name}-{rank}",
+                namespace=self._namespace,
+                lifetime="detached",
+                num_cpus=plan.cpus,
+                num_gpus=plan.gpus,
+                scheduling_strategy=strategy(group, rank),
+            )
+            .remote(f"{plan.name}-{number}-{rank}")
+            for rank in range(plan.num_ranks)
+        ]
+        return Life(name, number, tuple(ranks))
+
+    def lives(self, service: str) -> list[Life]:
+        """Those of a service that are there, whoever placed them."""
+        found: dict[str, dict[int, Any]] = {}
+        for name in self._ray.util.list_named_actors():
+            life, _, rank = name.rpartition("-")
+            if life.startswith(f"forerun-{service}-") and rank.isdecimal():
+                found.setdefault(life, {})[int(rank)] = self._ray.get_actor(name)
+        in_order = {life: tuple(ranks[rank] for rank in sorted(ranks)) for life, ranks in found.items()}
+        return [Life(life, int(life.split("-")[2]), ranks) for life, ranks in in_order.items()]
+
+    def remove(self, life: Life) -> None:
+        """Nothing of it is left: the actors are killed, and their processes with them."""
+        for actor in life.ranks:
+            self._ray.kill(actor)
+        try:
+            self._ray.util.remove_placement_group(self._ray.util.get_placement_group(life.name))
+        except ValueError:
+            return  # it is gone
+
+    async def _placed(self, name: str, plan: PoolPlan, timeout_s: float) -> Any:
+        async with self._placing:
+            node = choose(self._nodes(), plan.name, plan.bundle, plan.num_ranks)
+            if node is not None:
+                group = self._group(name, plan, {"ray.io/node-id": node})
+                if await asyncio.to_thread(group.wait, min(CHOSEN_S, timeout_s)):
+                    return group
+                self._ray.util.remove_placement_group(group)
+        # No node has room for all ranks now: on as few as possible, or on one that the autoscaler brings.
+        group = self._group(name, plan, {})
+        if not await asyncio.to_thread(group.wait, timeout_s):
+            self._ray.util.remove_placement_group(group)
+            raise ServiceUnavailable(f"no room for {plan.num_ranks} x {plan.bundle} in {timeout_s:.0f} s")
+        return group
+
+    def _group(self, name: str, plan: PoolPlan, labels: dict[str, str]) -> Any:
+        bundles = [plan.bundle] * plan.num_ranks
+        selector = [labels] * plan.num_ranks if labels else None
+        make = self._ray.util.placement_group
+        return make(bundles, strategy="PACK", name=name, lifetime="detached", bundle_label_selector=selector)
+
+    def _nodes(self) -> list[Node]:
+        from ray._private.state import available_resources_per_node  # there is no public one
+
+        ask: Any = available_resources_per_node
+        free, residents = ask(), self._residents()
+        alive = [str(node["NodeID"]) for node in self._ray.nodes() if node["Alive"]]
+        return [Node(node, free.get(node, {}), residents.get(node, ())) for node in alive]
+
+    def _residents(self) -> dict[str, list[str]]:
+        """Services of the replicas on each node, by their placement groups."""
+        there: dict[str, list[str]] = {}
+        for group in self._ray.util.placement_group_table().values():
+            if group["state"] == "CREATED" and group["name"].startswith("forerun-"):
+                for node in set(group["bundles_to_node_id"].values()):
+                    there.setdefault(node, []).append(group["name"].split("-")[1])
+        return there
+
+
+def connect(config: ClusterConfig) -> RayCluster:
+    """Raises ConfigError where Ray is not installed or no cluster answers at --address."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        raise ConfigError(f"forerun ray needs Ray: pip install 'forerun[ray]' ({error})") from error
+    ours: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    options = ours if config.address == "local" else {}
+    try:
+        ray.init(config.address, namespace=config.namespace, log_to_driver=False, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"no Ray cluster at --address {config.address}: {error}") from error
+    return RayCluster(ray, config.namespace)
+
+
+def complete(lives: Sequence[Life], num_ranks: int) -> dict[int, Life]:
+    """Those that have all their ranks, by number."""
+    return {life.number: life for life in lives if len(life.ranks) == num_ranks}

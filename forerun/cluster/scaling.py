@@ -1,0 +1,36 @@
+"""How many replicas a pool should have: more while sequences queue, fewer when the rest could carry all of it."""
+
+from collections.abc import Sequence
+
+from forerun.cluster.load import Load
+
+BUSY_LOOKS, QUIET_LOOKS = 2, 6
+"""Looks in a row that agree: a new replica takes minutes to load, so a burst starts none and a lull ends none."""
+
+
+class Scaler:
+    """Counts what looks in a row say; each change starts the count anew."""
+
+    def __init__(self, fewest: int, most: int, up_queue: float, down_running: float) -> None:
+        self._fewest, self._most = fewest, most
+        self._up_queue, self._down_running = up_queue, down_running
+        self._num_busy = self._num_quiet = 0
+
+    def look(self, size: int, loads: Sequence[Load]) -> int:
+        """The size to have from now on; `size` is the present one, loads those of the replicas that serve."""
+        waiting = sum(load.num_waiting for load in loads)
+        running = sum(load.num_running for load in loads)
+        # One that is wanted and does not serve yet is not helped by one more.
+        busy = len(loads) == size and waiting >= self._up_queue * size
+        quiet = waiting == 0 and running <= self._down_running * (size - 1)
+        self._num_busy = self._num_busy + 1 if busy else 0
+        self._num_quiet = self._num_quiet + 1 if quiet else 0
+        if self._num_busy >= BUSY_LOOKS and size < self._most:
+            return self._changed(size + 1)
+        if self._num_quiet >= QUIET_LOOKS and size > self._fewest:
+            return self._changed(size - 1)
+        return size
+
+    def _changed(self, size: int) -> int:
+        self._num_busy = self._num_quiet = 0
+        return size
