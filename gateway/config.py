@@ -18,7 +18,9 @@ class GatewayConfig(LockConfig):
     http_port: int = option(8000, "port of the REST API")
     grpc_port: int = option(50050, "port of gRPC Generate; 0 takes a free one")
     target_addresses: tuple[str, ...] = option(
-        ("127.0.0.1:50052",), "targets: host:port, or dns:///name:port for every address of a name", alias="--target"
+        ("127.0.0.1:50052",),
+        "targets: host:port, dns:///name:port for all addresses of a name, or http://… for a page that lists them",
+        alias="--target",
     )
     draft_addresses: tuple[str, ...] = option(
         ("127.0.0.1:50051",), "drafts, in the same ways; empty serves without", alias="--draft"
@@ -39,6 +41,7 @@ class GatewayConfig(LockConfig):
     reflection: bool = option(False, "gRPC reflection, for development")
     log_level: str = option("INFO", "DEBUG, INFO, WARNING or ERROR")
     log_format: str = option("json", "json or text", ("json", "text"))
+    log_content: bool = option(False, "show the words of unforeseen errors in logs, which may quote prompts and tokens")
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a limit or a number of draft tokens that no request could keep to."""

@@ -5,11 +5,12 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from forerun.errors import ConfigError, ServiceUnavailable
 from forerun.rpc.clients import Peer
+from gateway.page import SCHEMES, Page
+from gateway.place import Place
 from gateway.replicas import Replicas
 
 C = TypeVar("C", bound=Peer)
@@ -19,14 +20,6 @@ ASK_S = 5.0  # between two questions to a source
 ASK_SOON_S = 1.0  # the same after a replica failed
 TIMEOUT_S = 5.0
 _log = logging.getLogger("forerun.discovery")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A replica's address, host:port, and the name that it was found under, which its certificate has to bear."""
-
-    address: str
-    name: str
 
 
 class Source(Protocol):
@@ -66,7 +59,10 @@ class Dns:
 
 
 def sources(texts: Sequence[str], flag: str) -> list[Source]:
-    """What `host:port` and `dns:///name:port` stand for. Raises ConfigError, naming the flag, for anything else."""
+    """What `host:port`, `dns:///name:port` and `http://host:port/page` stand for.
+
+    Raises ConfigError, naming the flag, for anything else.
+    """
     return [_source(text, flag) for text in texts]
 
 
@@ -123,9 +119,11 @@ class Discovery(Generic[C]):
 
 
 def _source(text: str, flag: str) -> Source:
+    if text.startswith(SCHEMES):
+        return Page(text)
     host, _, port = text.removeprefix(DNS).rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
-        raise ConfigError(f"{flag}: {text!r} is neither host:port nor {DNS}name:port")
+        raise ConfigError(f"{flag}: {text!r} is neither host:port nor {DNS}name:port nor http://…")
     return Dns(host, int(port)) if text.startswith(DNS) else Listed(host, int(port))
 
 
