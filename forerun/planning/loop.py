@@ -1,5 +1,6 @@
 """A service's loop by formula: mean steps where prompts are computed beside sequences that decode."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from forerun.planning.site import Engine
 from forerun.planning.steps import Batch, Steps
 
 _REFINEMENTS = 6
+_GRAIN = 0.02  # of the logarithm: so far apart are the numbers of sequences at which a step is priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,14 @@ class Loop:
     def __init__(self, steps: Steps, engine: Engine, context_len: float, prompt_len: float) -> None:
         self._steps, self._engine = steps, engine
         self._context_len, self._prompt_len = context_len, prompt_len
-        self._known: dict[tuple[float, int], Step] = {}
+        self._known: dict[tuple[int, int], Step] = {}
         self.prompt_s = steps.prompt_s(prompt_len, engine.max_chunk)
 
     def step(self, num_sequences: float, rows_each: int) -> Step:
-        """A step over so many sequences."""
-        key = (round(num_sequences, 2), rows_each)
+        """A step over so many sequences, to one in a hundred."""
+        key = (round(math.log(num_sequences) / _GRAIN), rows_each)
         if key not in self._known:
-            self._known[key] = self._priced(num_sequences, rows_each)
+            self._known[key] = self._priced(math.exp(key[0] * _GRAIN), rows_each)
         return self._known[key]
 
     def prompting(self, step: Step, tokens_per_s: float, idle: float, other_s: float = 0.0) -> float:

@@ -57,9 +57,13 @@ class Planner:
             raise ConfigError(f"{config.targets_per_draft:g} targets a draft is no share")
         if config.target_devices < 1:
             raise ConfigError(f"--target-devices {config.target_devices} is less than 1")
-        device, self._draft_device = _devices(config)
-        shape, self._draft_shape = find_model(config.model), find_model(config.draft_model)
+        device, draft_device = _devices(config)
+        shape, draft_shape = find_model(config.model), find_model(config.draft_model)
         self._target = Steps(shape, device, config.target_precision, config.kv_precision, config.target_devices)
+        self._drafts = {
+            layout: Steps(draft_shape, where, config.draft_precision, config.kv_precision)
+            for layout, where in (("co-located", device), ("split", draft_device))
+        }
         self._links = Links(config.target_rtt_ms / 1e3, config.draft_rtt_ms / 1e3)
 
     def answers(self) -> Iterator[Answer]:
@@ -79,12 +83,8 @@ class Planner:
 
     def site(self, layout: Layout, k: int, targets_per_draft: float = 1.0) -> Site:
         """One target replica of a layout."""
-        draft = None
-        if layout != "alone":
-            device = self._draft_device if layout == "split" else self._target.device
-            draft = Steps(self._draft_shape, device, self._config.draft_precision, self._config.kv_precision)
         engine = Engine(turns=cast(Turns, self._config.turns))
-        return Site(self._target, draft, k, layout, targets_per_draft, self._links, engine)
+        return Site(self._target, self._drafts.get(layout), k, layout, targets_per_draft, self._links, engine)
 
     def _option(self, layout: Layout) -> Option | None:
         sizer, ks = Sizer(self.workload), self._ks(layout)

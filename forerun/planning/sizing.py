@@ -14,6 +14,7 @@ SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # target replicas a 
 MAX_K = 16
 _BISECTIONS = 12
 _BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
+_ROUNDING = 0.01
 _ATTEMPTS = 8
 _LEAST_STEP = 0.7
 
@@ -62,7 +63,7 @@ class Sizer:
                 return last
             strict = _stricter(strict, goals, simulated, percent)
             stricter = self.cheapest(sites, ks, strict)
-            option = stricter if stricter not in (None, option) else self._with_more(option)
+            option = stricter if stricter not in (None, option) else self._with_more(option, _BACK_OFF)
         return last
 
     def cheapest(self, sites: Sites, ks: Iterable[int], goals: Goals) -> Option | None:
@@ -93,11 +94,14 @@ class Sizer:
         for _ in range(_BISECTIONS if low < high else 0):
             middle = (low + high) / 2
             low, high = (middle, high) if _meets(formula.at_load(middle), goals) else (low, middle)
-        most = max(formula.at_load(low).rate, 1e-12)
-        return self._whole(site, max(math.ceil(self._workload.rate / most), 1))
+        num_targets = max(math.ceil(self._workload.rate / max(formula.at_load(low).rate, 1e-12)), 1)
+        option = self._whole(site, num_targets)
+        while option is not None and not _meets(option.operation, goals):  # near saturation a rounding can cost a goal
+            option = self._with_more(option, 1 - _ROUNDING)
+        return option
 
-    def _with_more(self, option: Option) -> Option:
-        num_targets = max(math.ceil(option.num_targets / _BACK_OFF), option.num_targets + 1)
+    def _with_more(self, option: Option, share: float) -> Option:
+        num_targets = max(math.ceil(option.num_targets / share), option.num_targets + 1)
         return self._whole(option.site, num_targets) or option
 
     def _whole(self, site: Site, num_targets: int) -> Option | None:

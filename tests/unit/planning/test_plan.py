@@ -13,7 +13,7 @@ from forerun.planning.simulation import Simulated
 from forerun.planning.sizing import Sizer, holds
 from forerun.planning.workload import Acceptance, Goals
 
-QUICK = ["--num-requests", "0"]
+QUICK = ["--num-requests", "0", "--targets-per-draft", "2"]
 
 
 def plan(capsys, *flags):
@@ -70,7 +70,20 @@ def test_sequences_that_wait_for_one_another_share_the_reading_of_weights(capsys
 
 
 def test_the_simulation_counts_the_replicas(capsys):
-    flags = ("--rate", "4", "--answer-len", "60", "--num-requests", "60", "--ttft-ms", "400", "--num-draft-tokens", "3")
+    flags = (
+        "--rate",
+        "4",
+        "--answer-len",
+        "60",
+        "--num-requests",
+        "40",
+        "--ttft-ms",
+        "400",
+        "--num-draft-tokens",
+        "3",
+        "--targets-per-draft",
+        "1",
+    )
     status, layouts = plan(capsys, *flags)
     assert status == 0
     for layout in layouts.values():
