@@ -18,7 +18,7 @@ def check_transcript(
 ) -> None:
     """Raises InvalidRequest for an id outside the vocabulary (size 0: any), an empty transcript, or another hash."""
     if vocab_size and len(ids) and max(ids) >= vocab_size:
-        raise InvalidRequest(f"token id {max(ids)} is outside the vocabulary of {vocab_size} ids", "ids")
+        raise InvalidRequest(f"a token id is outside the vocabulary of {vocab_size} ids", "ids")
     if transcript is not None and not len(transcript):
         raise InvalidRequest("a prompt has at least one token", "prompt")
     if transcript is not None and transcript_hash(transcript) != sent_hash:

@@ -16,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs until stopped; returns the exit status, with a start-up error as one line on stderr."""
     try:
         config = settings.parse(GatewayConfig, argv, "gateway")
-        logs.setup_logging("gateway", config.log_level, config.log_format)  # type: ignore[arg-type]
+        logs.setup_logging("gateway", config.log_level, config.log_format, config.log_content)  # type: ignore[arg-type]
         return uvloop.run(serve(config))
     except ForerunError as error:
         sys.stderr.write(f"gateway: {error}\n")

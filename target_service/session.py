@@ -245,4 +245,4 @@ def _check_prompt(ids: list[int], max_len: int, vocab_size: int) -> None:
     if len(ids) > max_len:
         raise InvalidRequest(f"{len(ids)} tokens are over the limit of {max_len}", "prompt")
     if ids and max(ids) >= vocab_size:
-        raise InvalidRequest(f"token id {max(ids)} is outside the vocabulary of {vocab_size} ids", "prompt")
+        raise InvalidRequest(f"a token id is outside the vocabulary of {vocab_size} ids", "prompt")

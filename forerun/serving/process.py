@@ -56,7 +56,7 @@ def main(name: str, config_type: type[C], build: Build[C], argv: Sequence[str]) 
     allocator.keep_freed_memory()
     try:
         config = settings.parse(config_type, argv, f"{name}_service")
-        logs.setup_logging(name, config.log_level, config.log_format)  # type: ignore[arg-type]
+        logs.setup_logging(name, config.log_level, config.log_format, config.log_content)  # type: ignore[arg-type]
         return uvloop.run(_run(name, config, build))
     except ForerunError as error:
         sys.stderr.write(f"{name}: {error}\n")

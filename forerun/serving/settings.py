@@ -45,3 +45,4 @@ class ServiceConfig:
     reflection: bool = option(False, "gRPC reflection, for development")
     log_level: str = option("INFO", "DEBUG, INFO, WARNING or ERROR")
     log_format: str = option("json", "json or text", ("json", "text"))
+    log_content: bool = option(False, "show the words of unforeseen errors in logs, which may quote prompts and tokens")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from opentelemetry.trace import Span
 
 from forerun.telemetry.summary import RequestSummary
+from forerun.telemetry.withheld import plain_traceback
 
 LogFormat = Literal["json", "text"]
 
@@ -19,10 +20,16 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def setup_logging(service: str, level: str = "INFO", format: LogFormat = "json") -> None:
-    """Sends every logger of this process to stderr in one format; replaces the handlers that were there."""
+def setup_logging(service: str, level: str = "INFO", format: LogFormat = "json", with_content: bool = False) -> None:
+    """Sends every logger of this process to stderr in one format; replaces the handlers that were there.
+
+    with_content shows the words of unforeseen errors, which may quote prompts and tokens.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(service) if format == "json" else TextFormatter(_TEXT))
+    formatter = JsonFormatter(service) if format == "json" else TextFormatter(_TEXT)
+    if not with_content:
+        formatter.formatException = _without_content  # type: ignore[assignment, method-assign]
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 
@@ -72,6 +79,10 @@ def request_log(summary: RequestSummary, span: Span | None = None) -> None:
     level = logging.WARNING if summary.status >= 500 else logging.INFO
     fields = dataclasses.asdict(summary) | trace_ids(span)
     logging.getLogger("forerun.request").log(level, "request", extra=fields)
+
+
+def _without_content(raised: Any) -> str:
+    return "" if raised[1] is None else plain_traceback(raised[1])
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

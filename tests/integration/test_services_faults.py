@@ -33,7 +33,7 @@ async def neighbour(client, num_tokens=60):
 
 OPENS = {
     "no prompt": ({"prompt": []}, "at least one token"),
-    "an id out of range": ({"prompt": [1, 64]}, "64 is outside the vocabulary of 64 ids"),
+    "an id out of range": ({"prompt": [1, 64]}, "outside the vocabulary of 64 ids"),
     "a huge id": ({"prompt": [1, 2**32 - 1]}, "outside the vocabulary"),
     "no rule": ({"sampling": common_pb2.Sampling(temperature=1)}, "verification rule"),
     "NaN": ({"sampling": common_pb2.Sampling(temperature=float("nan"), verification=1)}, "temperature is nan"),

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from forerun.errors import ServiceUnavailable
 from forerun.telemetry import logs
 from forerun.telemetry.summary import RequestSummary
 from forerun.telemetry.tracing import Tracing
@@ -48,14 +49,23 @@ def test_every_record_is_one_json_object_a_line(stderr):
     }
 
 
-def test_an_exception_stays_on_its_line(stderr):
-    logs.setup_logging("target")
+@pytest.mark.parametrize("format", ["json", "text"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_unforeseen_exception_says_where_but_its_words_only_where_that_is_switched_on(stderr, format, shown):
+    logs.setup_logging("target", format=format, with_content=shown)
+    words = " ".join(("what", "the", "client", "wrote"))
     try:
-        raise ValueError("broken")
-    except ValueError:
+        try:
+            raise KeyError(words)
+        except KeyError as error:
+            raise ServiceUnavailable("our own words") from error
+    except ServiceUnavailable:
         logging.getLogger("forerun.x").exception("failed")
-    (entry,) = entries(stderr)
-    assert "ValueError: broken" in entry["exception"]
+    told = stderr()
+    assert (words in told) is shown
+    assert all(each in told for each in ("KeyError", "our own words", "test_json_logs.py"))
+    if format == "json":
+        assert "KeyError" in json.loads(told)["exception"], "it stays on its line"
 
 
 def test_extra_fields_cannot_displace_the_standard_ones(stderr):
