@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from draft_service.config import DraftConfig
 from forerun import cli, errors
+from forerun.cluster.config import RayConfig
 from forerun.config import add_options
 from forerun.errors import ConfigError
 from forerun.models.fetch import FetchConfig
@@ -26,6 +27,7 @@ CONFIGS: Mapping[str, type[Any]] = {
     "draft": DraftConfig,
     "target": TargetConfig,
     "fetch": FetchConfig,
+    "ray up": RayConfig,
 }
 SERVICES = ("gateway", "draft", "target")
 # What libraries read, by their own documentation.

@@ -39,6 +39,11 @@ class Pod:
         """Those that run before."""
         return list(self.spec.get("initContainers") or [])
 
+    @property
+    def on_ray(self) -> bool:
+        """Whether it is a node of a Ray cluster."""
+        return self.where.startswith("RayCluster/")
+
     def ports(self) -> dict[str, int]:
         """Number of every named container port."""
         declared = [port for container in self.containers for port in container.get("ports") or []]

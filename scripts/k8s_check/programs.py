@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forerun.cluster.plan import PoolPlan, make_plan
 from forerun.errors import ConfigError
 from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, Pod, named, pods
@@ -64,9 +65,10 @@ def programs(manifests: Sequence[Manifest], root: Path) -> list[Program]:
     for pod in pods(manifests):
         for container in (*pod.init_containers, *pod.containers):
             words = command(container, known)
-            if words[:1] == ["forerun"] and len(words) > 1 and words[1] in code.CONFIGS:
-                argv = (*words[2:], *map(str, container.get("args") or []))
-                found.append(Program(pod, container, words[1], argv, environ(container, manifests)))
+            name = " ".join(words[1:])
+            if words[:1] == ["forerun"] and name in code.CONFIGS:
+                argv = tuple(map(str, container.get("args") or []))
+                found.append(Program(pod, container, name, argv, environ(container, manifests)))
     return found
 
 
@@ -85,6 +87,16 @@ def environ(container: Manifest, manifests: Sequence[Manifest]) -> dict[str, str
     for variable in container.get("env") or []:
         known[variable["name"]] = str(variable.get("value", UNKNOWN))
     return known
+
+
+def fleets(manifests: Sequence[Manifest], root: Path) -> Iterator[tuple[Program, PoolPlan]]:
+    """The pools that Ray places; `settings.faults` tells of those that it would not."""
+    for program in programs(manifests, root):
+        if program.name == "ray up":
+            try:
+                yield from ((program, plan) for plan in make_plan(program.settings()))
+            except ConfigError:
+                continue
 
 
 def services(manifests: Sequence[Manifest], root: Path) -> Iterator[tuple[Program, Any]]:

@@ -14,7 +14,7 @@ NAMES = [folder.name for folder in overlays(ROOT)]
 
 
 def test_there_are_the_overlays_that_the_documents_name():
-    assert {"cpu", "hopper", "keda"} <= set(NAMES)
+    assert {"cpu", "hopper", "keda", "ray"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -25,7 +25,8 @@ def test_an_overlay_has_no_fault(rendered, root, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_has_something_to_look_at(rendered, root, name):
     manifests = rendered(name)
-    assert {pod.component for pod in pods(manifests)} >= {"gateway", "draft", "target", "collector"}
+    models = {"ray-head", "ray-worker"} if name == "ray" else {"draft", "target"}
+    assert {pod.component for pod in pods(manifests)} == {"gateway", "collector", *models}
     assert {program.name for program, _ in services(manifests, root)} >= {"gateway"}
     for kind in ("NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "Service"):
         assert of_kind(manifests, kind), kind

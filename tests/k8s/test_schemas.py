@@ -13,7 +13,7 @@ from tests.support import manifests as at
         ("Deployment", "target", lambda d: d["spec"].update(replicas="2"), "is not of type 'integer'"),
         ("NetworkPolicy", "target", lambda d: d["spec"].update(policyType=["Egress"]), "'policyType' was unexpected"),
         ("PodMonitor", "gateway", lambda d: d["spec"].update(joblabel="x"), "'joblabel' was unexpected"),
-        ("PrometheusRule", "forerun", lambda d: d["spec"]["groups"][0]["rules"][0].update({"for": "1 m"}), "match"),
+        ("PrometheusRule", "gateway", lambda d: d["spec"]["groups"][0]["rules"][0].update({"for": "1 m"}), "match"),
         ("ScaledObject", "target", lambda d: d["spec"]["triggers"][0]["metadata"].pop("threshold"), "required"),
         ("Service", "target", lambda d: d.update(apiVersion="v2"), "no schema for v2 Service"),
     ],

@@ -67,7 +67,6 @@ BREAKAGES = [
         "ScaledObject/draft: sequences",
     ),
     (watching, "cpu", lambda m: at.rule_of(m, "ForerunFailovers").update(alert="ForerunMoves"), "ForerunMoves: docs"),
-    (watching, "cpu", lambda m: at.rule_of(m, "ForerunFailovers").update(alert="ForerunMoves"), "which is no alert"),
     (watching, "cpu", lambda m: at.rule_of(m, "ForerunFailovers").pop("labels"), "severity"),
     (
         watching,
@@ -91,3 +90,13 @@ def test_a_broken_manifest_is_told(overlay, root, rule, name, breakage, told):
     breakage(manifests)
     found = list(rule.faults(manifests, root))
     assert any(told in fault for fault in found), found
+
+
+def test_an_explanation_without_an_alert_is_told(overlay, root, tmp_path):
+    text = (root / "docs" / "operations.md").read_text()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "operations.md").write_text(text + "\n### ForerunMoves\nNothing.\n")
+    (tmp_path / "k8s").symlink_to(root / "k8s")
+    assert list(watching.faults(overlay("cpu"), tmp_path)) == [
+        "docs/operations.md explains ForerunMoves, which is no alert"
+    ]

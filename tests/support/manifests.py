@@ -1,6 +1,7 @@
 """Finds the part of a rendering that a test is to break."""
 
-from scripts.k8s_check.manifests import named
+from scripts.k8s_check.manifests import named, of_kind
+from scripts.k8s_check.rules.metrics import alerts
 
 
 def find(manifests, kind, name):
@@ -41,5 +42,5 @@ def policy(manifests, name):
 
 
 def rule_of(manifests, alert):
-    groups = find(manifests, "PrometheusRule", "forerun")["spec"]["groups"]
-    return next(rule for group in groups for rule in group["rules"] if rule["alert"] == alert)
+    rules = (rule for found in of_kind(manifests, "PrometheusRule") for rule in alerts(found))
+    return next(rule for rule in rules if rule["alert"] == alert)

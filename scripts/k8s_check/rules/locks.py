@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, of_kind, title
-from scripts.k8s_check.programs import UNKNOWN, Program, programs, services
+from scripts.k8s_check.programs import UNKNOWN, Program, fleets, programs, services
 
 _SECRET_FILES = ("tls_cert", "tls_key", "tls_ca", "public_tls_cert", "public_tls_key", "api_keys_file")
 _SECRET_NAMES = re.compile(r"(TOKEN|PASSWORD|SECRET)$")
@@ -26,10 +28,19 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
             path = getattr(config, name, "")
             if path and not _from_secret(program, path):
                 yield f"{program.where}: {name} {path} does not come from a Secret"
-        if program.name != "gateway" and config.tls_cert and config.tls_client_names != "gateway":
-            yield f"{program.where}: whoever has a certificate may call it, not the gateway alone"
+        if program.name != "gateway":
+            yield from _callers(program.where, config)
+    for program, plan in fleets(manifests, root):
+        config = code.settings(plan.name, plan.module_args[1:], {})
+        speaking[bool(config.tls_cert)].append(plan.name)
+        yield from _callers(f"{program.where}: {plan.name}s", config)
     if speaking[True] and speaking[False]:
         yield f"{', '.join(speaking[True])} with TLS, {', '.join(speaking[False])} without"
+
+
+def _callers(where: str, config: Any) -> Iterator[str]:
+    if config.tls_cert and config.tls_client_names != "gateway":
+        yield f"{where}: whoever has a certificate may call it, not the gateway alone"
 
 
 def _from_secret(program: Program, path: str) -> bool:

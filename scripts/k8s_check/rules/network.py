@@ -8,6 +8,7 @@ from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, of_kind, pods
 from scripts.k8s_check.network import Edge, Peer, inward, outward
 from scripts.k8s_check.programs import programs, services
+from scripts.k8s_check.rules import ray_edges
 
 NAMESPACE = "forerun"
 DNS, HTTPS, OTLP, TELEMETRY = 53, 443, 4317, 8888
@@ -34,9 +35,9 @@ _ALWAYS_TRIED = (1, 22, 80, DNS, HTTPS, 6443, OTLP, TELEMETRY, 10250, 65535)
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Edges that are open and needed by nobody, and needed ones that are closed; each end is looked at by itself."""
-    wanted = needed(manifests, root)
     ours, policies = _ours(manifests), of_kind(manifests, "NetworkPolicy")
     names, peers, tried = {peer.name for peer in ours}, (*ours, *OTHERS), _tried(ours, policies)
+    wanted = needed(manifests, root, tried)
     out = outward(policies, ours, peers, tried)
     into = inward(policies, ours, peers, tried)
     yield from _compared("out of its source", out, {edge for edge in wanted if edge.source in names})
@@ -53,7 +54,7 @@ def _tried(ours: Sequence[Peer], policies: Sequence[Manifest]) -> list[tuple[str
     return [(protocol, port) for protocol in ("TCP", "UDP") for port in sorted(numbers)]
 
 
-def needed(manifests: Sequence[Manifest], root: Path) -> set[Edge]:
+def needed(manifests: Sequence[Manifest], root: Path, tried: Sequence[tuple[str, int]]) -> set[Edge]:
     """What the services do: read off their settings."""
     wanted = {Edge(peer.name, NAMES.name, protocol, DNS) for peer in _ours(manifests) for protocol in ("TCP", "UDP")}
     for program, config in services(manifests, root):
@@ -61,11 +62,14 @@ def needed(manifests: Sequence[Manifest], root: Path) -> set[Edge]:
     for program in programs(manifests, root):
         if program.name == "fetch" and resolve.is_hub_id(program.settings().model):
             wanted.add(Edge(program.pod.where, MODEL_SOURCE.name, "TCP", HTTPS))
+    fleets = [program for program in programs(manifests, root) if program.name == "ray up"]
+    wanted |= set(ray_edges.needed(manifests, fleets, tried))
     for collector in _of_component(manifests, "collector"):
         wanted |= {
             Edge(collector, TRACES.name, "TCP", OTLP),
             Edge(PROMETHEUS.name, collector, "TCP", TELEMETRY),
         }
+        wanted |= {Edge(pod.where, collector, "TCP", OTLP) for pod in pods(manifests) if pod.on_ray}
     return wanted
 
 

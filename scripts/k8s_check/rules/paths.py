@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from scripts.k8s_check.manifests import Manifest, named
-from scripts.k8s_check.programs import Program, programs
+from scripts.k8s_check.manifests import Manifest, named, pods
+from scripts.k8s_check.programs import Program, fleets, programs
+from scripts.k8s_check.rules import ray_edges
 
 BAKED = "/opt/models"  # the bundled models, in the images of draft and target
 WRITTEN = ("HOME", "FORERUN_CACHE", "--into")
@@ -13,6 +14,7 @@ SCRATCH = "/tmp"  # libraries write there whatever they are told
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Paths that lead nowhere, or that are read-only and must not be."""
+    yield from _on_nodes(manifests, root)
     for program in programs(manifests, root):
         mounts = {mount["mountPath"]: mount for mount in program.container.get("volumeMounts") or []}
         if "HOME" not in program.environ:
@@ -25,6 +27,18 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
                 yield f"{program.where}: {name}: {path} cannot be written"
             elif mount is not None:
                 yield from _in_config(program, path, mount, manifests)
+
+
+def _on_nodes(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
+    """What Ray starts finds its files on every node that has none of the fleet's own."""
+    nodes = [pod for pod in pods(manifests) if pod.on_ray and pod.component == ray_edges.WORKER]
+    for program, plan in fleets(manifests, root):
+        wanted = [word for word in plan.module_args if word.startswith("/")]
+        for pod in nodes:
+            mounts = [mount["mountPath"] for found in pod.containers for mount in found.get("volumeMounts") or []]
+            for path in wanted:
+                if not any(PurePosixPath(path).is_relative_to(at) for at in mounts):
+                    yield f"{program.where}: {plan.name}s: {path} is on no volume of {pod.where}"
 
 
 def _paths(program: Program) -> Iterator[tuple[str, str]]:

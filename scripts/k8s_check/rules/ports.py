@@ -6,9 +6,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.discovery import DNS
+from gateway.page import SCHEMES
 from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, Pod, named, of_kind, pods, title
-from scripts.k8s_check.programs import Program, services
+from scripts.k8s_check.programs import Program, fleets, services
 from scripts.k8s_check.selecting import selects
 
 _ADDRESSES = ("target_addresses", "draft_addresses")
@@ -16,8 +17,10 @@ _ADDRESSES = ("target_addresses", "draft_addresses")
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Ports that nobody listens on, and addresses that lead nowhere."""
+    for program, _ in fleets(manifests, root):
+        yield from _declared(program, {"registry": program.settings().registry_port})
     for program, config in services(manifests, root):
-        yield from _declared(program, config)
+        yield from _declared(program, code.serving_ports(program.name, config))
         yield from _addresses(program, config, manifests)
     for service in of_kind(manifests, "Service"):
         yield from _service(service, manifests)
@@ -25,9 +28,8 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
         yield from _monitor(monitor, manifests)
 
 
-def _declared(program: Program, config: Any) -> Iterator[str]:
+def _declared(program: Program, listening: dict[str, int]) -> Iterator[str]:
     declared = {port.get("name"): port["containerPort"] for port in program.container.get("ports") or []}
-    listening = code.serving_ports(program.name, config)
     if declared != listening:
         yield f"{program.where}: declares {declared}, listens on {listening}"
 
@@ -36,7 +38,9 @@ def _addresses(program: Program, config: Any, manifests: Sequence[Manifest]) -> 
     endpoint = program.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     for name in _ADDRESSES if program.name == "gateway" else ():
         for address in getattr(config, name):
-            if address.startswith(DNS):
+            if address.startswith(SCHEMES):
+                yield from _leads(program, urlsplit(address).netloc, manifests)
+            elif address.startswith(DNS):
                 yield from _leads(program, address.removeprefix(DNS), manifests)
             else:
                 yield f"{program.where}: {address} is one address, {DNS}{address} is every pod's"

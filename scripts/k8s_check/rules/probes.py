@@ -29,7 +29,7 @@ def _present(pod: Pod, container: Manifest) -> Iterator[str]:
         if probe is None:
             yield f"{pod.where}: container {container['name']} has no {kind}"
             continue
-        port = (probe.get("grpc") or probe.get("httpGet") or {}).get("port")
+        port = next((probe[how].get("port") for how in ("grpc", "httpGet", "tcpSocket") if how in probe), None)
         number = pod.ports().get(port) if isinstance(port, str) else port
         if number not in pod.ports().values():
             yield f"{pod.where}: {kind} asks port {port}, which no container has"

@@ -8,12 +8,13 @@ from gateway.config import GatewayConfig
 from gateway.discovery import sources
 from scripts.k8s_check import code
 from scripts.k8s_check.manifests import Manifest, pods
-from scripts.k8s_check.programs import Program, command, entrypoints, image_target, programs
+from scripts.k8s_check.programs import Program, command, entrypoints, fleets, image_target, programs
 
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Containers of ours that would not start as written."""
     yield from _commands(manifests, root)
+    yield from _fleets(manifests, root)
     for program in programs(manifests, root):
         yield from _names(program, root)
         try:
@@ -25,6 +26,14 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
             yield from (f"{program.where}: {fault}" for fault in _unreadable(config))
         if program.serves and config.host != "0.0.0.0":
             yield f"{program.where}: listens on {config.host}, which no other pod reaches"
+
+
+def _fleets(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
+    for program, plan in fleets(manifests, root):
+        try:
+            code.settings(plan.name, plan.module_args[1:], {})
+        except ConfigError as error:
+            yield f"{program.where}: {plan.name}s: {error}"
 
 
 def _unreadable(config: GatewayConfig) -> Iterator[str]:
@@ -43,9 +52,9 @@ def _commands(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
             yield f"{pod.where}: enableServiceLinks must be false: variables of Services look like flags"
         for container in (*pod.init_containers, *pod.containers):
             words = command(container, known)
-            if image_target(container["image"]) and not (
-                words[:1] == ["forerun"] and len(words) > 1 and code.is_command(words[1])
-            ):
+            ours = words[:1] == ["forerun"] and len(words) > 1 and code.is_command(words[1])
+            # A container of Ray's own: KubeRay writes the rest of the command.
+            if image_target(container["image"]) and not ours and not (pod.on_ray and words == ["ray"]):
                 yield f"{pod.where}: container {container['name']}: {' '.join(words) or 'no command'} is not ours"
 
 

@@ -24,13 +24,14 @@ SHOWN = {
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Alerts without a word of explanation, panels that are missing or overlap, a collector that drops spans."""
-    yield from _alerts(manifests, (root / "docs" / "operations.md").read_text(encoding="utf-8"))
+    yield from _alerts(manifests, root)
     yield from _shown(manifests)
     yield from _layout(manifests)
     yield from _collector(manifests)
 
 
-def _alerts(manifests: Sequence[Manifest], operations: str) -> Iterator[str]:
+def _alerts(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
+    operations = (root / "docs" / "operations.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^### (\w+)$", operations, re.MULTILINE))
     told = [alert for rule in of_kind(manifests, "PrometheusRule") for alert in alerts(rule)]
     for alert in told:
@@ -41,9 +42,9 @@ def _alerts(manifests: Sequence[Manifest], operations: str) -> Iterator[str]:
             yield f"alert {name}: severity is critical or warning"
         if not alert.get("annotations", {}).get("summary"):
             yield f"alert {name}: has no summary"
-    for name in sorted(
-        word for word in explained - {alert.get("alert") for alert in told} if word.startswith("Forerun")
-    ):
+    files = (path.read_text(encoding="utf-8") for path in (root / "k8s").rglob("alerts*.yaml"))
+    alarming = {name for text in files for name in re.findall(r"- alert: (\w+)", text)}
+    for name in sorted(word for word in explained - alarming if word.startswith("Forerun")):
         yield f"docs/operations.md explains {name}, which is no alert"
 
 
