@@ -1,6 +1,7 @@
 """A target over several gloo ranks says what one process says, and ends as a whole when a rank ends."""
 
 import asyncio
+import signal
 import time
 
 import pytest
@@ -76,7 +77,7 @@ async def test_the_real_model_over_three_ranks_says_the_same_and_ends_as_a_whole
     async with clients(ranks[0].ready().address) as (split, _), clients(whole.address) as (one, _):
         assert (await alone(split, prompt, 64, GREEDY)).ids == (await alone(one, prompt, 64, GREEDY)).ids
     for rank in ranks:
-        rank.popen.terminate()  # as whoever started them may
+        rank.popen.send_signal(signal.SIGTERM)  # as whoever started them may
     assert [rank.wait(20) for rank in ranks] == [0, 0, 0]
 
 
