@@ -70,11 +70,9 @@ class Link:
 
     async def close(self) -> None:
         """Ends every connection."""
+        self.held = False
         self.cut()
-        tasks = list(self._connections)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._connections)
 
     def _drop(self, writer: asyncio.StreamWriter) -> None:
         self._writers.discard(writer)
@@ -104,7 +102,8 @@ class Link:
                 await asyncio.sleep(due - loop.time())
             await self._flows.wait()
             if not data:
-                writer.write_eof()
+                if not writer.is_closing():
+                    writer.write_eof()
                 return
             writer.write(data)
             await writer.drain()
