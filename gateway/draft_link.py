@@ -13,7 +13,7 @@ from gateway.replicas import Replicas
 from gateway.terms import DraftTerms
 from gateway.transcript import Transcript
 
-SILENCE_S = 10.0  # a draft that owes an answer and says nothing for so long is taken for dead
+SILENCE_S = 3.0  # a draft that owes an answer says every second that it works on it; silent for longer it hangs
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.1, 10.0
 NUM_TRUSTED = 4  # verified proposals after which a stream's next failure counts as its first
 NO_LIMIT = 1 << 30
@@ -60,7 +60,7 @@ class DraftLink:
         return _room(self.replica, transcript)
 
     def tend(self, transcript: Transcript) -> bool:
-        """Opens the stream where there is none and it is time to; gives up one that fell silent and returns True.
+        """Opens the stream where there is none and it is time to. Returns True where it fell silent, and is out for all.
 
         One whose draft drains is left for another when no question is open.
         """
@@ -71,7 +71,7 @@ class DraftLink:
         if self.stream is None and now >= self._retry_at:
             self._open(transcript)
         elif asked is not None and now - max(asked.at, self._heard_at) > SILENCE_S:
-            self.give_up()
+            self.lost(ServiceUnavailable(f"it said nothing for {SILENCE_S:g} s"))
             return True
         return False
 

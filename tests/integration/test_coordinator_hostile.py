@@ -8,7 +8,7 @@ import pytest
 from forerun.rpc.clients import MAX_DRAFT_BYTES
 from forerun.types import SamplingParams, Verification
 from forerun.v1 import common_pb2, draft_pb2
-from gateway import speculation
+from gateway import draft_link, speculation
 from tests.support import scripted_services as scripted
 from tests.support.coordinating import PROMPT, Collector, house, request
 from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation
@@ -39,6 +39,13 @@ class Dripping(ScriptedDraft):
             await asyncio.sleep(self.every_s)
             await context.write(WAITING)
             self.num_drips += 1
+
+
+class Paced:
+    """Some time a step, so that a draft has time to misbehave."""
+
+    async def wait(self):
+        await asyncio.sleep(0.001)
 
 
 def giant(ids, propose):
@@ -97,13 +104,6 @@ async def test_times_that_cannot_be_are_not_believed(draft_s, k):
 
 async def test_a_draft_that_drips_costs_its_stream_one_deadline_and_is_not_waited_for_again():
     draft, sink = Dripping(0.005), Collector()
-
-    class Paced:
-        """Some time a step, so that the draft has time to drip."""
-
-        async def wait(self):
-            await asyncio.sleep(0.001)
-
     async with house([ScriptedTarget(gate=Paced())], [draft]) as pair:
         async with asyncio.timeout(20):
             await pair.coordinator.run(request(NUM, 3), sink)
@@ -122,6 +122,27 @@ async def test_a_draft_that_floods_us_is_cut_off():
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
     assert sink.tokens[:NUM] == TEXT[: len(sink.tokens)]
+
+
+class Hanging(ScriptedDraft):
+    """Says nothing on its streams, nor when it is looked at."""
+
+    async def Info(self, request, context):
+        if self.seen.opens:
+            await asyncio.Event().wait()
+        return await super().Info(request, context)
+
+
+async def test_a_draft_that_hangs_is_out_for_all_requests_once_one_has_noticed(monkeypatch):
+    monkeypatch.setattr(draft_link, "SILENCE_S", 0.1)
+    draft = Hanging(scripted.silent)
+    draft.first_is_good = False
+    async with house([ScriptedTarget(gate=Paced())], [draft]) as pair:
+        await pair.coordinator.run(request(NUM, 3), Collector())
+        assert pair.count("forerun_draft_fallbacks_total", reason="silent") == 1
+        for _ in range(5):
+            await pair.coordinator.run(request(20, 3), Collector())
+        assert len(draft.seen.opens) == 1
 
 
 def test_a_deadline_stays_bounded_however_slow_a_draft_has_been():
