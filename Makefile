@@ -14,7 +14,7 @@ TWO_FILES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install install-dev protos test test-unit test-full test-gpu gpu-check lint k8s-check format bench bench-peers soak clean
+.PHONY: help up install install-dev protos test test-unit test-full test-gpu fuzz gpu-check lint k8s-check format bench bench-peers soak clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ test-full: install-dev ## the whole matrix (FORERUN_PROMPTS=folder for more prom
 
 test-gpu: install-dev ## the tests that need a GPU
 	$(PYTEST) -m gpu --timeout 1800 $(ARGS)
+
+fuzz: install-dev ## requests and messages made up at random, against running services (CASES=300 for each property)
+	FORERUN_FUZZ_CASES=$(or $(CASES),300) $(PYTEST) tests/fuzz --timeout 3600 $(ARGS)
 
 # Takes the environment that it finds: GPU images bring their own torch and kernels.
 gpu-check: ## correctness and speed on an NVIDIA GPU, in minutes (GPU_PYTHON=python3 ARGS=--rehearse)

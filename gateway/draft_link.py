@@ -60,7 +60,7 @@ class DraftLink:
         return _room(self.replica, transcript)
 
     def tend(self, transcript: Transcript) -> bool:
-        """Opens the stream where there is none and it is time to. Returns True where it fell silent, and is out for all.
+        """Opens the stream where there is none and it is time to; True where it fell silent, and is out for all.
 
         One whose draft drains is left for another when no question is open.
         """

@@ -12,7 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("FORERUN_COMPILE", "off")  # takes minutes; tests/parity/test_compiled.py is for what it makes
 
-LONGEST_FIRST = ("simulation", "e2e", "parity", "statistical", "integration")
+LONGEST_FIRST = ("simulation", "e2e", "parity", "statistical", "fuzz", "integration")
 """Folders in this order, then the rest: two files run side by side, and neither worker is left with a long one."""
 
 
