@@ -13,7 +13,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator = str(expression["key"]), expression["operator"]
+    key, operator = str(expression["key"]), str(expression["operator"])
     values: Sequence[str] = expression.get("values") or []
     if operator == "In":
         return labels.get(key) in values

@@ -7,7 +7,7 @@ from scripts.k8s_check.check import RULES, faults
 from scripts.k8s_check.manifests import of_kind, pods
 from scripts.k8s_check.programs import services
 from scripts.k8s_check.render import RenderError, overlays, render
-from tests.k8s import test_edges, test_pods, test_start, test_watching
+from tests.k8s import test_edges, test_pods, test_ray, test_start, test_watching
 from tests.k8s.conftest import ROOT
 
 NAMES = [folder.name for folder in overlays(ROOT)]
@@ -46,5 +46,6 @@ def test_kubectl_refuses_an_unknown_field_of_a_kustomization(tmp_path):
 
 
 def test_every_rule_has_a_negative_control():
-    controls = (*test_edges.BREAKAGES, *test_pods.BREAKAGES, *test_start.BREAKAGES, *test_watching.BREAKAGES)
+    files = (test_edges, test_pods, test_ray, test_start, test_watching)
+    controls = [control for file in files for control in file.BREAKAGES]
     assert {rule.faults for rule, *_ in controls} == set(RULES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.k8s_check.rules import hardening, images, locks, network, paths, ports, probes, settings
+from scripts.k8s_check.rules import hardening, images, locks, network, paths, ports, probes, ray_fitting, settings
 from tests.support import manifests as at
 
 
@@ -27,6 +27,10 @@ def replace(manifests, old, new):
 
 
 BREAKAGES = [
+    (ray_fitting, "ray", lambda m: spec(m)["workerGroupSpecs"][0].update(replicas=2), "take 5 nvidia.com/gpu"),
+    (ray_fitting, "ray", lambda m: replace(m, "--targets=2", "--targets=9"), "the workers have 96"),
+    (ray_fitting, "ray", lambda m: replace(m, "--tensor-parallel=2", "--tensor-parallel=1"), "GB on GPUs, has 72"),
+    (ray_fitting, "ray", lambda m: worker(m)["initContainers"].pop(0), "fetches /models/draft"),
     (settings, "ray", lambda m: replace(m, "--target-gpus", "--target-gpu"), "unrecognized arguments: --target-gpu=1"),
     (settings, "ray", lambda m: replace(m, "--precision bf16", "--precision b16"), "targets: argument --precision"),
     (settings, "ray", lambda m: replace(m, "--cache-tokens", "--cached-tokens"), "unrecognized arguments"),

@@ -18,8 +18,8 @@ BYTES = {"bf16": 2.0, "fp8": 1.05, "int8": 1.05, "fp32": 4.0, "auto": 2.0}  # a 
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
     """Services whose model does not fit what they ask for."""
-    known = tomllib.loads((root / "k8s" / "models.toml").read_text(encoding="utf-8"))
-    fetched = _fetched(manifests, root)
+    known = model_facts(root)
+    fetched = models_fetched(manifests, root)
     for program, config in services(manifests, root):
         source = fetched.get((program.pod.where, config.model))
         if source is None:
@@ -33,7 +33,12 @@ def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
                 yield f"{program.where}: {fault}"
 
 
-def _fetched(manifests: Sequence[Manifest], root: Path) -> dict[tuple[str, str], str]:
+def model_facts(root: Path) -> dict[str, dict[str, int]]:
+    """What k8s/models.toml says of each model."""
+    return tomllib.loads((root / "k8s" / "models.toml").read_text(encoding="utf-8"))
+
+
+def models_fetched(manifests: Sequence[Manifest], root: Path) -> dict[tuple[str, str], str]:
     """(pod, folder) → the model that an init step verifies there."""
     found = {}
     for program in programs(manifests, root):
@@ -53,15 +58,24 @@ def _misfits(program: Program, config: Any, facts: Mapping[str, int]) -> Iterato
         yield f"{config.threads} threads on {cores:g} cores"
     if config.cache_tokens == 0:
         yield "the size of its KV cache is left to chance: set FORERUN_CACHE_TOKENS"
-    weights = facts["parameters"] * BYTES[config.precision]
-    cache = config.cache_tokens * facts["cached_values"] * (1 if config.kv_cache == "fp8" else 2)
     loaded = 2 * facts["parameters"] * BYTES["bf16"]  # the checkpoint, and what is made of it
-    on_host = RUNTIME_BYTES + loaded + (cache if config.device == "cpu" else 0)
+    on_host = RUNTIME_BYTES + loaded + (_cache_bytes(config, facts) if config.device == "cpu" else 0)
     if amount(requests.get("memory", "0")) < on_host:
         yield f"needs {on_host / 1e9:.1f} GB of memory, requests {requests.get('memory')}"
-    room = GPU_SHARE * GPU_BYTES * amount(limits.get(GPU, "0"))
-    if config.device != "cpu" and weights + cache > room:
-        yield f"needs {(weights + cache) / 1e9:.1f} GB on GPUs, has {room / 1e9:.1f}"
+    if config.device != "cpu":
+        yield from lack_of_room(config, facts, amount(limits.get(GPU, "0")))
+
+
+def lack_of_room(config: Any, facts: Mapping[str, int], num_gpus: float) -> Iterator[str]:
+    """Tells where weights and KV cache are more than a replica's GPUs hold together."""
+    needed = facts["parameters"] * BYTES[config.precision] + _cache_bytes(config, facts)
+    room = GPU_SHARE * GPU_BYTES * num_gpus
+    if needed > room:
+        yield f"needs {needed / 1e9:.1f} GB on GPUs, has {room / 1e9:.1f}"
+
+
+def _cache_bytes(config: Any, facts: Mapping[str, int]) -> float:
+    return float(config.cache_tokens * facts["cached_values"] * (1 if config.kv_cache == "fp8" else 2))
 
 
 def _devices(program: Program, config: Any, requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[str]:

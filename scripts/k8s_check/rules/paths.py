@@ -50,7 +50,7 @@ def _paths(program: Program) -> Iterator[tuple[str, str]]:
 def _in_config(program: Program, path: str, mount: Manifest, manifests: Sequence[Manifest]) -> Iterator[str]:
     """A file of a mounted ConfigMap must be one of its keys."""
     volumes = program.pod.spec.get("volumes") or []
-    volume = next((found for found in volumes if found["name"] == mount["name"]), {})
+    volume: Manifest = next((found for found in volumes if found["name"] == mount["name"]), {})
     config = named(manifests, "ConfigMap", volume.get("configMap", {}).get("name", ""))
     if config is not None and PurePosixPath(path).name not in config["data"]:
         yield f"{program.where}: ConfigMap {config['metadata']['name']} has no {PurePosixPath(path).name}"
