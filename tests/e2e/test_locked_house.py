@@ -1,6 +1,7 @@
 """Three processes behind locks: mutual TLS between them, TLS and keys before them, and the text is the same."""
 
 import asyncio
+import signal
 import socket
 import ssl
 
@@ -141,13 +142,11 @@ async def test_renewed_keys_and_certificates_are_used_without_a_restart(locked):
         async with asyncio.timeout(5):
             while (await http.get("/v1/models", headers=bearer(new))).status_code == 401:
                 await asyncio.sleep(0.05)
-    certificates.replace(locked.public, locked.ca.files("renewed.example", stem="renewed"))
-    shown = set()
-    async with asyncio.timeout(5):
-        while "renewed.example" not in shown:
-            shown = await asyncio.to_thread(_names_shown, locked)
-            await asyncio.sleep(0.05)
-    certificates.replace(locked.public, locked.ca.files("localhost", stem="again"))
+    for name in ("renewed.example", "localhost"):
+        certificates.replace(locked.public, locked.ca.files(name, stem=f"renewed-{name}"))
+        async with asyncio.timeout(5):
+            while name not in await asyncio.to_thread(_names_shown, locked):
+                await asyncio.sleep(0.05)
 
 
 def _names_shown(locked):
@@ -159,6 +158,27 @@ def _names_shown(locked):
         context.wrap_socket(plain, server_hostname="localhost") as tls,
     ):
         return {name for kind, name in tls.getpeercert()["subjectAltName"] if kind == "DNS"}
+
+
+async def test_a_gateway_that_is_told_to_stop_answers_503_while_a_stream_ends(locked):
+    """Last but one: the house has no gateway afterwards."""
+    codes, events = {}, []
+    async with locked.http() as http:
+        body = {**BODY, "max_tokens": 400, "stream": True}
+        async with http.stream("POST", "/v1/completions", json=body, headers=bearer(ONE)) as answer:
+            async for line in answer.aiter_lines():
+                if not events:
+                    locked.gateway.popen.send_signal(signal.SIGTERM)
+                    async with asyncio.timeout(5):
+                        while (code := (await http.get("/ready")).status_code) == 200:
+                            pass
+                    codes["ready"] = code
+                    refused = await http.post("/v1/completions", json=BODY, headers=bearer(ONE))
+                    codes["new"], codes["retry"] = refused.status_code, refused.headers["retry-after"]
+                events += [line] if line else []
+    assert codes == {"ready": 503, "new": 503, "retry": "1"}
+    assert events[-1] == "data: [DONE]"
+    assert await asyncio.to_thread(locked.gateway.wait, 20) == 0
 
 
 def test_no_log_holds_a_key(locked):
