@@ -64,7 +64,7 @@ def programs(manifests: Sequence[Manifest], root: Path) -> list[Program]:
     found = []
     for pod in pods(manifests):
         for container in (*pod.init_containers, *pod.containers):
-            words = command(container, known)
+            words = command(pod, container, known)
             name = " ".join(words[1:])
             if words[:1] == ["forerun"] and name in code.CONFIGS:
                 argv = tuple(map(str, container.get("args") or []))
@@ -72,8 +72,10 @@ def programs(manifests: Sequence[Manifest], root: Path) -> list[Program]:
     return found
 
 
-def command(container: Manifest, known: Mapping[str, list[str]]) -> list[str]:
-    """What runs, without args: the manifest's command, else the image's."""
+def command(pod: Pod, container: Manifest, known: Mapping[str, list[str]]) -> list[str]:
+    """What runs, without args: the manifest's command, else the image's; KubeRay writes that of a node's first one."""
+    if pod.on_ray and container == pod.containers[0] and "command" not in container:
+        return ["ray"]
     return list(container.get("command") or known.get(image_target(container["image"]), []))
 
 

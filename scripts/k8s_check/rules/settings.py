@@ -51,9 +51,8 @@ def _commands(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:
         if pod.spec.get("enableServiceLinks") is not False:
             yield f"{pod.where}: enableServiceLinks must be false: variables of Services look like flags"
         for container in (*pod.init_containers, *pod.containers):
-            words = command(container, known)
+            words = command(pod, container, known)
             ours = words[:1] == ["forerun"] and len(words) > 1 and code.is_command(words[1])
-            # A container of Ray's own: KubeRay writes the rest of the command.
             if image_target(container["image"]) and not ours and not (pod.on_ray and words == ["ray"]):
                 yield f"{pod.where}: container {container['name']}: {' '.join(words) or 'no command'} is not ours"
 
