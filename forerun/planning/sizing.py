@@ -15,7 +15,7 @@ MAX_K = 16
 _BISECTIONS = 12
 _BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
 _ROUNDING = 0.01
-_ATTEMPTS = 8
+_ATTEMPTS, _NARROWINGS, _NEAR_ENOUGH = 8, 4, 1.1
 _LEAST_STEP = 0.7
 
 Check = Callable[[Site, float], Simulated]
@@ -53,18 +53,36 @@ class Sizer:
         The formula knows means. The simulation tells how far a percentile lies above them, and the formula is asked
         again for means so much stricter; replicas are added where that finds nothing else. After _ATTEMPTS the last.
         """
-        option, strict = self.cheapest(sites, ks, goals), goals
+        option, strict, too_few = self.cheapest(sites, ks, goals), goals, 0
         for _ in range(_ATTEMPTS):
             if option is None:
                 return None
-            simulated = check(option.site, self._workload.rate / option.num_targets)
-            last = replace(option, simulated=simulated)
+            last, simulated = self._simulated(option, check)
             if holds(simulated, goals, percent):
-                return last
-            strict = _stricter(strict, goals, simulated, percent)
+                return self._narrowed(last, too_few, lambda each: holds(each, goals, percent), check)
+            strict, too_few = _stricter(strict, goals, simulated, percent), option.num_targets
             stricter = self.cheapest(sites, ks, strict)
             option = stricter if stricter not in (None, option) else self._with_more(option, _BACK_OFF)
         return last
+
+    def _narrowed(self, option: Option, too_few: int, is_good: Callable[[Simulated], bool], check: Check) -> Option:
+        """As few replicas of the same site as the simulation allows, to a tenth; the last step may have been large."""
+        for _ in range(_NARROWINGS):
+            if not 0 < too_few < option.num_targets / _NEAR_ENOUGH:
+                break
+            middle = self._whole(option.site, math.ceil(math.sqrt(too_few * option.num_targets)))
+            if middle is None:
+                break
+            fewer, simulated = self._simulated(middle, check)
+            if is_good(simulated):
+                option = fewer
+            else:
+                too_few = fewer.num_targets
+        return option
+
+    def _simulated(self, option: Option, check: Check) -> tuple[Option, Simulated]:
+        simulated = check(option.site, self._workload.rate / option.num_targets)
+        return replace(option, simulated=simulated), simulated
 
     def cheapest(self, sites: Sites, ks: Iterable[int], goals: Goals) -> Option | None:
         """Of every K's sites the cheapest that meets the goals by formula, None where none does.

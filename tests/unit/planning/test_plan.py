@@ -145,8 +145,8 @@ def test_where_the_simulation_misses_a_goal_more_replicas_are_taken():
 
     option = Sizer(planner.workload).checked(sites, [0], goals, 90, slow)
     assert holds(option.simulated, goals, 90)
-    assert rates == sorted(rates, reverse=True)
-    assert rates[0] > 1.5 >= rates[-1] == 100 / option.num_targets
+    assert max(rates) > 1.5, "the formula alone would have taken fewer"
+    assert 1.5 / 1.1 < 100 / option.num_targets <= 1.5
 
 
 def test_memory_bounds_the_load():
