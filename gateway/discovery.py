@@ -53,7 +53,7 @@ class Dns:
     async def places(self) -> frozenset[Place]:
         try:
             answers = await asyncio.wait_for(self._resolve(self._name, self._port), TIMEOUT_S)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:
             raise ServiceUnavailable(f"{self._name} cannot be resolved: {error or 'no answer'}") from error
         return frozenset(Place(_joined(*answer[4][:2]), self._name) for answer in answers)
 

@@ -22,6 +22,7 @@ DELAYS_S = (0.0, 0.001, 0.005, 0.02, 0.05)
 FIELDS = ({"temperature": 0.0}, {"seed": 6, "top_p": 0.9})
 ANY = ("--host", "0.0.0.0", *TINY)
 SOON_S = 20.0
+pytestmark = pytest.mark.timeout(300)  # five processes have to start on what may be a busy machine
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from tests.support.wire import clients
 PROMPT = [1, 5, 9, 30, 12, 7, 7, 31, 3]
 NUM_TOKENS = 300
 SOON_S = 5.0  # far below the ten seconds of grace
+pytestmark = pytest.mark.timeout(300)  # five processes have to start on what may be a busy machine
 COUNTING = {"presence_penalty": 0.6, "frequency_penalty": 0.4, "min_tokens": 200, "ignore_eos": False}
 """What depends on where the prompt ends: penalties see what was generated, EOS comes after 200 tokens or later."""
 FIELDS = ({"temperature": 0.0, **COUNTING}, {"seed": 6, **COUNTING})
