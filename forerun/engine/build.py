@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, compiled, cuda_graphs, inductor, kv_calibration, model, reduction
+from forerun.engine import attention, compiled, cuda_graphs, inductor, kv_calibration, memory, model, reduction
 from forerun.engine.attention import choice
 from forerun.engine.attention.base import AttentionBackend
 from forerun.engine.block_pool import BlockPool
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 MAX_CACHE_TOKENS = 131_072
 """Where no size is set, a cache larger than this serves no batch that a CPU can run."""
-
-CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +182,8 @@ def _new_runner(
     device = settings.ranks.device if settings.ranks else torch.device(settings.device)
     on_gpu = device.type == "cuda"
     fetch = reduction.reduced if on_gpu else reduction.whole
+    if settings.ranks and settings.ranks.place.rank:
+        fetch = reduction.nothing
     if settings.deterministic:
         return TiledRunner(loaded, cache, backend, device, fetch)
     if on_gpu and settings.ranks is None and settings.compile != "off" and backend.name in cuda_graphs.BACKENDS:
@@ -216,7 +216,7 @@ def fastest(settings: EngineSettings) -> tuple[str, bool]:
 def _num_blocks(settings: EngineSettings, shape: KvShape, device: torch.device) -> int:
     tokens = settings.cache_tokens
     if not tokens:
-        free = _free_bytes(device)
+        free = memory.free_bytes(device)
         tokens = min(MAX_CACHE_TOKENS, int(free * settings.memory_fraction / shape.bytes_per_token))
     num_blocks = tokens // settings.block_size
     if num_blocks < 2:
@@ -229,25 +229,6 @@ def _max_model_len(settings: EngineSettings, loaded: LoadedModel, num_blocks: in
     if settings.max_model_len > own:
         raise ConfigError(f"--max-model-len {settings.max_model_len} is over the model's own limit of {own}")
     return min(settings.max_model_len or own, num_blocks * settings.block_size)
-
-
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    with open("/proc/meminfo") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    return min(free, cgroup_free_bytes(CGROUP, free))
-
-
-def cgroup_free_bytes(folder: Path, unlimited: int) -> int:
-    """What the container may still take; file pages that nobody uses count as free, as the kernel gives them up."""
-    limit = folder / "memory.max"
-    if not limit.exists() or limit.read_text().strip() == "max":
-        return unlimited
-    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
-    return max(0, int(limit.read_text()) - used)
 
 
 def num_cores() -> int:

@@ -21,6 +21,11 @@ def whole(logits: torch.Tensor, best_of: Sequence[int]) -> StepLogits:
     return rows
 
 
+def nothing(logits: torch.Tensor, best_of: Sequence[int]) -> StepLogits:
+    """None of them: another rank reads them."""
+    return np.empty((0, logits.shape[1]), np.float32)
+
+
 def reduced(logits: torch.Tensor, best_of: Sequence[int]) -> StepLogits:
     """Whole only the rows whose best_of is 0."""
     kept = [row for row, width in enumerate(best_of) if not width]

@@ -6,7 +6,8 @@ import json
 import httpx
 import pytest
 
-from tests.support.ray_fleet import Up, actors, ray_cluster
+from forerun.cluster.load import Load
+from tests.support.ray_fleet import TINY_ARGS, Up, actors, ray_cluster
 
 PROMPTS = [f"{letter} the rain in" for letter in "abcdefgh"]
 NUM_TOKENS = 400
@@ -83,6 +84,7 @@ async def test_an_actor_dies_mid_stream_and_the_supervisor_after_it(ray, run_up,
 
     expected = await texts(url)
     victim = min(actors(ray, "target"))
+    assert await actors(ray, "target")[victim].load.remote() == Load(num_waiting=0, num_running=0)
     assert await killed_mid_stream(ray, url, victim) == expected
     assert await num_failovers(url) > 0
 
@@ -113,5 +115,19 @@ async def test_a_rank_of_a_split_target_dies_mid_stream(ray, run_up, fleet, tiny
     assert await killed_mid_stream(ray, url, victim) == expected
     assert await num_failovers(url) > 0
     up.until(lambda addresses: len(addresses) == 2 and set(addresses) != set(first))
+    assert await texts(url) == expected
+    assert up.terminate() == 0
+
+
+@pytest.mark.full
+async def test_a_pool_grows_while_sequences_queue_and_shrinks_when_they_are_gone(ray, run_up, fleet, tiny_pair):
+    scaling = ("--max-targets", 2, "--scale-up-queue", 2, "--scale-down-running", 1, "--scale-every-s", 0.3)
+    up = run_up(tiny_pair.target, "--drafts", 0, *scaling, "--target-args", TINY_ARGS + " --max-sequences 1")
+    up.until(lambda addresses: len(addresses) == 1)
+    url = fleet.gateway(tiny_pair.target, f"{up.url}/targets", [f"{up.url}/drafts"], "--served-model-name", "tiny").url
+    expected = await texts(url)
+    while len(up.listed("targets")) < 2:
+        assert await texts(url) == expected
+    await asyncio.to_thread(up.until, lambda addresses: len(addresses) == 1)
     assert await texts(url) == expected
     assert up.terminate() == 0

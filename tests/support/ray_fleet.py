@@ -10,6 +10,8 @@ from tests.support.processes import TINY, Process
 
 START_S = 120.0
 NAMESPACE = "fleet"
+TINY_ARGS = " ".join(TINY[:4])
+ENVIRON = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_worker_prestart": "0", "RAY_AUTH_MODE": "disabled"}
 
 
 @contextmanager
@@ -17,7 +19,7 @@ def ray_cluster(num_cpus):
     """The `ray` module, connected; nothing of the cluster is left afterwards."""
     import ray
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_worker_prestart": "0", "RAY_AUTH_MODE": "disabled"}
+    os.environ |= ENVIRON
     ray.init(
         "local",
         num_cpus=num_cpus,
@@ -42,8 +44,8 @@ class Up(Process):
         address = ray.get_runtime_context().gcs_address
         super().__init__(
             "forerun.cli", "ray", "up", "--address", address, "--namespace", NAMESPACE, "--model", model,
-            "--registry-port", self.port, "--target-args", " ".join(TINY[:4]), *flags,
-            environ={"RAY_AUTH_MODE": "disabled"},
+            "--registry-port", self.port, "--target-args", TINY_ARGS, *flags,
+            environ=ENVIRON,
         )  # fmt: skip
 
     def listed(self, pool):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from forerun.engine import build, torch_setup
+from forerun.engine import build, memory, torch_setup
 from forerun.engine.sequence import Sequence
 from forerun.errors import ConfigError
 
@@ -21,14 +21,14 @@ def built(folder, **settings):
 
 
 def test_the_cache_takes_its_share_of_what_is_free_once_the_model_is_loaded(tiny_pair, monkeypatch):
-    monkeypatch.setattr(build, "_free_bytes", lambda device: 10_000_000)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000_000)
     engine = built(tiny_pair.target, cache_tokens=0, memory_fraction=0.1)
     bytes_per_token = 2 * 2 * 2 * 8 * 4  # keys and values, layers, key heads, width, fp32
     assert engine.num_blocks == 1_000_000 // bytes_per_token // 16
 
 
 def test_a_machine_without_room_is_told_which_setting_would_help(tiny_pair, monkeypatch):
-    monkeypatch.setattr(build, "_free_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     with pytest.raises(ConfigError, match="--cache-tokens"):
         built(tiny_pair.target, cache_tokens=0)
 
@@ -47,9 +47,9 @@ def test_the_context_is_the_models_own_and_no_setting_exceeds_it(tiny_pair):
 def test_a_container_may_take_what_its_limit_leaves_and_idle_file_pages(tmp_path):
     for name, text in {"max": "1000\n", "current": "900\n", "stat": "anon 500\ninactive_file 300\n"}.items():
         (tmp_path / f"memory.{name}").write_text(text)
-    assert build.cgroup_free_bytes(tmp_path, 5000) == 400
+    assert memory.cgroup_free_bytes(tmp_path, 5000) == 400
     (tmp_path / "memory.max").write_text("max\n")
-    assert build.cgroup_free_bytes(tmp_path, 5000) == 5000
+    assert memory.cgroup_free_bytes(tmp_path, 5000) == 5000
 
 
 class Greedy:
