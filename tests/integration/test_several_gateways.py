@@ -7,7 +7,7 @@ from tests.support.coordinating import Collector, house, request
 from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation, serving
 
 NUM = 40
-PROMPTS = [tuple(range(i, i + 20)) for i in range(1, 13)]
+PROMPTS = [tuple(range(i, i + 20)) for i in range(1, 25)]
 
 
 async def answered(pair, prompt):
@@ -35,11 +35,9 @@ async def test_gateways_agree_on_replicas_without_a_word_and_every_text_is_right
     for services in (targets, drafts):
         found = places(services)
         assert set(found) == set(PROMPTS)
-        assert all(
-            len(set(chosen)) == 1 for chosen in found.values()
-        )  # both took the same, whose prefix cache knows it
+        assert all(len(set(chosen)) == 1 for chosen in found.values())  # whose prefix cache knows it by now
     chosen = {(places(targets)[prompt][0], places(drafts)[prompt][0]) for prompt in PROMPTS}
-    assert len(chosen) > 3  # drafts serve several targets, and targets are served by both drafts
+    assert len(chosen) > 3  # of six pairs; ports are drawn by chance, and so few are with probability 1e-6
 
 
 async def test_a_gateway_that_is_new_serves_on_from_where_another_left_nothing():
