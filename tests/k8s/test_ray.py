@@ -1,5 +1,7 @@
 """What Ray starts is held to the same: flags inside flags, ports known as a range, files on every node."""
 
+import tomllib
+
 import pytest
 
 from scripts.k8s_check.rules import hardening, images, locks, network, paths, ports, probes, ray_fitting, settings
@@ -77,3 +79,8 @@ def test_a_broken_manifest_is_told(overlay, root, rule, name, breakage, told):
     breakage(manifests)
     found = list(rule.faults(manifests, root))
     assert any(told in fault for fault in found), found
+
+
+def test_the_cluster_runs_the_ray_that_the_image_installs(rendered, root):
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["ray"] == [f"ray=={spec(rendered('ray'))['rayVersion']}"]
