@@ -46,7 +46,9 @@ class Simulation:
 
             from forerun.planning.stepper import Stepper
         except ImportError as error:
-            raise ConfigError("the check by simulation needs SimPy: pip install 'forerun[plan]'") from error
+            raise ConfigError(
+                "the simulation needs SimPy: pip install 'forerun[plan]', or leave it out with --num-requests 0"
+            ) from error
         self._site, self._workload, self._rate = site, workload, rate
         self._num_requests, self._random = num_requests, random.Random(seed)
         self._env = simpy.Environment()

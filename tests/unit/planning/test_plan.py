@@ -1,6 +1,7 @@
 """`forerun plan` from its flags to what it prints."""
 
 import json
+import sys
 
 import pytest
 
@@ -90,6 +91,13 @@ def test_the_simulation_counts_the_replicas(capsys):
         assert layout["meets_goals"] == (
             layout["simulation"]["ttft_p90_ms"] <= 400 and layout["simulation"]["tpot_p90_ms"] <= 30
         )
+
+
+def test_without_simpy_the_check_is_refused_and_the_formula_still_answers(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "simpy", None)
+    assert cli.main(["plan", "--targets-per-draft", "2"]) == 2
+    assert "pip install 'forerun[plan]'" in capsys.readouterr().err
+    assert cli.main(["plan", *QUICK]) == 0
 
 
 def test_people_get_a_table(capsys):
