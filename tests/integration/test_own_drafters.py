@@ -43,8 +43,7 @@ async def coordinators(target_address, draft_address=None):
         off = CoordinatorSettings(own_drafter="off")
         yield with_own, Coordinator(targets, used, GatewayMetrics(CollectorRegistry()), settings=off), registry
         for each in (targets, drafts):
-            for task in each._probing:
-                task.cancel()
+            await each.close()
 
 
 async def generated(coordinator, params, k=None):
