@@ -35,6 +35,7 @@ FAULTS = (
     ("draft", "killed", signal.SIGKILL),
     ("draft", "hangs", signal.SIGSTOP),
 )
+ANY_TARGET = "failover of any kind"
 SETTLE_S = 3.0  # between the return of a victim and the next fault
 AROUND_S = 15.0  # in which a stream that was moved has gone on
 TIMEOUT_S = 300.0
@@ -203,11 +204,13 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def figures(load: Load, faults: Sequence[Fault]) -> dict[str, Any]:
     """The totals, and the added latency of moved streams by the kind of fault."""
-    added = {f"{fault.service} {fault.kind}": list[float]() for fault in faults}
+    added = {ANY_TARGET: list[float](), **{f"{fault.service} {fault.kind}": list[float]() for fault in faults}}
     for fault in faults:
         around = sorted((answer.added_s(fault.at) for _, answer in load.done if answer.ran_at(fault.at)), reverse=True)
         moved = around[: fault.num_moved] if fault.service == "target" else around
         added[f"{fault.service} {fault.kind}"].extend(moved)
+        if fault.service == "target":
+            added[ANY_TARGET].extend(moved)
     errors = sorted({answer.error for _, answer in load.done if answer.error})
     return {
         "faults_injected": len(faults),
