@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from forerun.cluster.config import ClusterConfig, RayConfig
 from forerun.cluster.fleet import Fleet
@@ -46,7 +47,10 @@ def _down(config: ClusterConfig) -> int:
 
 
 async def serve(config: RayConfig, cluster: RayCluster) -> int:
-    """Keeps the fleet until SIGTERM or SIGINT, then ends it or, with --keep, lets it go."""
+    """Keeps the fleet until SIGTERM or SIGINT, then ends it or, with --keep, lets it go.
+
+    Raises what the supervisor itself failed with; replicas are let go then.
+    """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, stop.set)
@@ -57,15 +61,19 @@ async def serve(config: RayConfig, cluster: RayCluster) -> int:
     where = f"--target {registry.url}/targets --draft {registry.url}/drafts"
     sys.stdout.write(f"Gateways find the replicas: forerun gateway --model {config.model} {where}\n")
     sys.stdout.flush()
-    scaling = asyncio.create_task(fleet.scale())
-    await stop.wait()
-    scaling.cancel()
-    if config.keep:
+    stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
+    keeping: asyncio.Future[Any] = asyncio.gather(fleet.scale(), fleet.renew())
+    await asyncio.wait({stopped, keeping}, return_when=asyncio.FIRST_COMPLETED)
+    broken = keeping.done()
+    keeping.cancel()
+    if config.keep or broken:
         registry.close()
         await fleet.let_go()
     else:
         await fleet.drain()
         registry.close()
+    if broken:
+        await keeping
     return 0
 
 

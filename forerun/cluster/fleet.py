@@ -1,6 +1,7 @@
 """Both pools: started, or taken over from a supervisor that is gone; scaled; ended."""
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 from forerun.cluster.config import RayConfig
 from forerun.cluster.plan import PoolPlan, make_plan
 from forerun.cluster.pool import Pool
-from forerun.cluster.ray_cluster import Life, RayCluster, complete
-from forerun.cluster.replica import RayReplica
+from forerun.cluster.ray_cluster import RayCluster
+from forerun.cluster.replica import Found, RayReplica
 from forerun.cluster.scaling import Scaler
 
 TAKE_OVER_S = 10.0  # an actor that does not say within this what it runs is not taken over
@@ -23,6 +24,7 @@ class Fleet:
         self._config, self._cluster = config, cluster
         self._plans = make_plan(config)
         self._pools: dict[str, Pool] = {}
+        self._outdated: list[RayReplica] = []
 
     @property
     def lists(self) -> dict[str, Any]:
@@ -36,12 +38,21 @@ class Fleet:
             pool = self._pools[plan.name] = Pool(partial(self._replica, plan, found))
             size = max([plan.fewest, *(number + 1 for number in found)])
             pool.resize(min(size, plan.most))
-            for life, _ in found.values():  # more than there may be
-                self._cluster.remove(life)
+            for surplus in found.values():
+                self._cluster.remove(surplus.life)
 
     async def scale(self) -> None:
         """Keeps the pools' sizes to what the queues ask for, until cancelled."""
         await asyncio.gather(*(self._scale(plan, self._pools[plan.name]) for plan in self._plans))
+
+    async def renew(self) -> None:
+        """One replica after another that runs with other flags than ours drains and starts with ours."""
+        while self._outdated:
+            replica = self._outdated.pop()
+            log.info("replacing what serves at %s", replica.address)
+            await replica.drain()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(replica.serves.wait(), self._config.start_timeout_s)
 
     async def drain(self) -> None:
         """Ends all of them, when their streams have."""
@@ -52,30 +63,26 @@ class Fleet:
         for pool in self._pools.values():
             await pool.let_go()
 
-    async def _found(self, plan: PoolPlan) -> dict[int, tuple[Life, str]]:
-        """By number, with its address; whatever runs with other flags or lacks a rank is ended."""
-        there = self._cluster.lives(plan.name)
-        found = {}
-        for number, life in complete(there, plan.num_ranks).items():
+    async def _found(self, plan: PoolPlan) -> dict[int, Found]:
+        """By number; what does not say what it runs is ended."""
+        found: dict[int, Found] = {}
+        for life in self._cluster.lives(plan.name):
             try:
                 asking = asyncio.gather(life.ranks[0].arguments.remote(), life.ranks[0].address.remote())
                 arguments, address = await asyncio.wait_for(asking, TAKE_OVER_S)
             except Exception as error:
                 log.warning("%s is not taken over: %s", life.name, error)
-                continue
-            if tuple(arguments) == plan.module_args:
-                found[number] = (life, address)
-        kept = {life.name for life, _ in found.values()}
-        for life in there:
-            if life.name not in kept:
                 self._cluster.remove(life)
+                continue
+            found[life.number] = Found(life, address, tuple(arguments) == plan.module_args)
         return found
 
-    def _replica(self, plan: PoolPlan, found: dict[int, tuple[Life, str]], number: int) -> RayReplica:
-        config = self._config
-        return RayReplica(
-            self._cluster, plan, number, config.start_timeout_s, config.drain_timeout_s, found.pop(number, None)
-        )
+    def _replica(self, plan: PoolPlan, found: dict[int, Found], number: int) -> RayReplica:
+        config, there = self._config, found.pop(number, None)
+        replica = RayReplica(self._cluster, plan, number, config.start_timeout_s, config.drain_timeout_s, there)
+        if there and not there.is_current:
+            self._outdated.append(replica)
+        return replica
 
     async def _scale(self, plan: PoolPlan, pool: Pool) -> None:
         scaler = Scaler(plan.fewest, plan.most, self._config.scale_up_queue, self._config.scale_down_running)

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forerun.cluster import pulse
 from forerun.cluster.load import Load, parse
 from forerun.models.cache_folder import cache_folder
 from forerun.up import readiness
@@ -28,9 +29,10 @@ class Rank:
     def __init__(self, name: str) -> None:
         self._name = name
         self._host = _host()
-        self._port, self._metrics_port, self._meeting_port = _free_ports(self._host, 3)
+        self._port, self._metrics_port, self._health_port, self._meeting_port = _free_ports(self._host, 4)
         self._arguments: tuple[str, ...] = ()
         self._child: Child | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def address(self) -> str:
         """Where it will serve."""
@@ -53,15 +55,17 @@ class Rank:
     async def start(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         """Starts `python -m ARGUMENTS`, told where to listen."""
         self._arguments = tuple(arguments)
-        listening = ("--host", self._host, "--port", str(self._port), "--metrics-port", str(self._metrics_port))
+        ports = {"--port": self._port, "--metrics-port": self._metrics_port, "--health-port": self._health_port}
+        listening = ("--host", self._host, *(text for flag, port in ports.items() for text in (flag, str(port))))
         service = Service(
             self._name, (*arguments, *listening), self._port, {**_ENVIRON, **environ}, death_signal=signal.SIGKILL
         )
         self._child = await Child.start(service, cache_folder("logs"))
 
     async def serving(self) -> None:
-        """Returns once it listens, which services do when their model is loaded."""
+        """Returns once it listens, which services do when their model is loaded; from then on it must not hang."""
         await readiness.listening(self._host, self._port)
+        self._watching = self._watching or asyncio.create_task(self._watch(self._running()))
 
     async def ended(self) -> str:
         """Returns when the process has ended: what it said last."""
@@ -75,8 +79,14 @@ class Rank:
 
     async def stop(self, timeout_s: float) -> None:
         """Has it drain and end; kills it where it does not within timeout_s."""
+        if self._watching is not None:
+            self._watching.cancel()  # one that drains says that it does not serve
         if self._child is not None:
             await self._child.stop(timeout_s)
+
+    async def _watch(self, child: Child) -> None:
+        await pulse.until_lost(lambda: pulse.is_serving(f"{self._host}:{self._health_port}"))
+        await child.stop(0.0)
 
     def _running(self) -> Child:
         if self._child is None:

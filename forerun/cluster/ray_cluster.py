@@ -7,7 +7,6 @@ forerun-SERVICE-NUMBER-LIFE and the same with -RANK behind it.
 import asyncio
 import os
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,8 +134,3 @@ def connect(config: ClusterConfig) -> RayCluster:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"no Ray cluster at --address {config.address}: {error}") from error
     return RayCluster(ray, config.namespace)
-
-
-def complete(lives: Sequence[Life], num_ranks: int) -> dict[int, Life]:
-    """Those that have all their ranks, by number."""
-    return {life.number: life for life in lives if len(life.ranks) == num_ranks}

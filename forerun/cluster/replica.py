@@ -1,8 +1,10 @@
 """A replica on Ray: a placement group, an actor for each rank, and the address where rank 0 serves."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from forerun.cluster.load import Load
@@ -13,8 +15,17 @@ from forerun.errors import ServiceUnavailable
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A life that is to be taken over, and where it serves. is_current: with the flags that it would be given now."""
+
+    life: Life
+    address: str
+    is_current: bool
+
+
 class RayReplica:
-    """See pool.Replica. `found`: what serves already, with its address, where it is to be taken over."""
+    """See pool.Replica. Its first life may be one that was found. `serves` is set while it has an address."""
 
     def __init__(
         self,
@@ -23,19 +34,22 @@ class RayReplica:
         number: int,
         start_timeout_s: float,
         drain_timeout_s: float,
-        found: tuple[Life, str] | None = None,
+        found: Found | None = None,
     ) -> None:
         self._cluster, self._plan, self._number = cluster, plan, number
         self._start_timeout_s, self._drain_timeout_s = start_timeout_s, drain_timeout_s
-        self._life: Life | None = found[0] if found else None
-        self.address: str | None = found[1] if found else None
+        self._life: Life | None = found.life if found else None
+        self.address: str | None = None
+        self.serves = asyncio.Event()
+        if found:
+            self._listed(found.address)
 
     async def live(self) -> str:
         """Cancelled while it starts, nothing is left of it; cancelled while it serves, it goes on."""
         try:
             if self._life is None:
                 self._life = await self._cluster.place(self._plan, self._number, self._start_timeout_s)
-                self.address = await self._start(self._life)
+                self._listed(await self._start(self._life))
             log.info("%s-%d serves at %s", self._plan.name, self._number, self.address)
             why = await _first_end(self._life.ranks)
         except asyncio.CancelledError:
@@ -55,8 +69,15 @@ class RayReplica:
 
     async def drain(self) -> None:
         """Takes it off the list, so that nothing new comes, and has it end."""
-        leader, self.address = self._leader, None
-        await leader.stop.remote(self._drain_timeout_s)
+        from ray.exceptions import RayError
+
+        self._listed(None)
+        with contextlib.suppress(RayError, ServiceUnavailable):  # it is gone already
+            await self._leader.stop.remote(self._drain_timeout_s)
+
+    def _listed(self, address: str | None) -> None:
+        self.address = address
+        (self.serves.set if address else self.serves.clear)()
 
     @property
     def _leader(self) -> Any:
@@ -94,7 +115,8 @@ class RayReplica:
             ending.cancel()
 
     def _clear(self) -> None:
-        life, self._life, self.address = self._life, None, None
+        life, self._life = self._life, None
+        self._listed(None)
         if life is not None:
             self._cluster.remove(life)
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import signal
+from pathlib import Path
 
 import httpx
 import pytest
@@ -130,4 +133,33 @@ async def test_a_pool_grows_while_sequences_queue_and_shrinks_when_they_are_gone
         assert await texts(url) == expected
     await asyncio.to_thread(up.until, lambda addresses: len(addresses) == 1)
     assert await texts(url) == expected
+    assert up.terminate() == 0
+
+
+@pytest.mark.full
+async def test_a_supervisor_with_other_flags_replaces_replicas_one_by_one(ray, run_up, fleet, tiny_pair):
+    up = run_up(tiny_pair.target, "--targets", 2, "--drafts", 0)
+    first = set(up.until(lambda addresses: len(addresses) == 2))
+    url = fleet.gateway(tiny_pair.target, f"{up.url}/targets", [f"{up.url}/drafts"], "--served-model-name", "tiny").url
+    expected = await texts(url)
+    up.kill()
+    changed = ("--target-args", TINY_ARGS + " --max-sequences 32")
+    again = run_up(tiny_pair.target, "--targets", 2, "--drafts", 0, *changed, port=up.port)
+    while len(now := set(again.listed("targets"))) < 2 or now & first:
+        again.check_alive()
+        assert await texts(url) == expected
+    for actor in actors(ray, "target").values():
+        assert "32" in await actor.arguments.remote()
+    assert again.terminate() == 0
+
+
+@pytest.mark.full
+async def test_a_service_that_hangs_is_started_again(ray, run_up, tiny_pair):
+    up = run_up(tiny_pair.target, "--targets", 1, "--drafts", 0)
+    (first,) = up.until(lambda addresses: len(addresses) == 1)
+    flag = f"--port\0{first.rpartition(':')[2]}\0".encode()
+    (pid,) = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if flag in path.read_bytes()]
+    os.kill(pid, signal.SIGSTOP)
+    up.until(lambda addresses: addresses and addresses != [first])
+    assert not Path(f"/proc/{pid}").exists()
     assert up.terminate() == 0
