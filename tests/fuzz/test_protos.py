@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 
 import grpc
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from forerun.transcript_hash import transcript_hash
 from forerun.v1 import common_pb2, draft_pb2, gateway_pb2, target_pb2
 from tests.support.fuzzing import ANSWER_S, cases, count
-from tests.support.proto_strategies import messages
+from tests.support.proto_strategies import messages, mutated
 
 OURS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED}
+CLIENTS_OWN = "Internal error from Core"  # gRPC's own client, writing to a call that just ended
 REPLY_S = 0.1  # what a step takes, and a reply to it
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 12, 5, 6, 7, 8, 9, 10, 11, 12, 5, 6, 7]
 RULES = [common_pb2.VERIFICATION_MATCH, common_pb2.VERIFICATION_REJECTION, common_pb2.VERIFICATION_BLOCK]
@@ -26,44 +28,51 @@ UNARY = [(name, common_pb2.InfoRequest, common_pb2.Info) for name in ("Info",)] 
 ]
 
 
+SOUND = common_pb2.Sampling(top_p=1.0, repetition_penalty=1.0)
+
+
 def opening(kind):
-    """An open message that is sound where a service looks first, and anything elsewhere."""
-
-    def repaired(parts):
-        request, rule, temperature = parts
-        request.open.prompt[:] = PROMPT
-        request.open.num_prompt_tokens = min(request.open.num_prompt_tokens, len(PROMPT))
-        request.open.sampling.verification, request.open.sampling.temperature = rule, temperature
-        request.open.sampling.top_p = 1.0
-        if kind is draft_pb2.DraftRequest:
-            request.open.noise_key = bytes(16)
-        return request
-
-    opened = messages(type(kind().open)).map(lambda message: kind(open=message))
-    return st.tuples(opened, st.sampled_from(RULES), st.sampled_from([0.0, 1.0])).map(repaired)
+    """A sound open message with a few fields that hold anything."""
+    opened = draft_pb2.DraftOpen(noise_key=bytes(16)) if kind is draft_pb2.DraftRequest else target_pb2.TargetOpen()
+    sound = []
+    for rule, temperature in itertools.product(RULES, (0.0, 1.0)):
+        first = type(opened)(prompt=PROMPT, num_prompt_tokens=5, sampling=SOUND)
+        first.MergeFrom(opened)
+        first.sampling.verification, first.sampling.temperature = rule, temperature
+        sound.append(first)
+    return st.sampled_from(sound).flatmap(mutated).map(lambda message: kind(open=message))
 
 
 def question(kind):
-    """A question whose transcript is right, and whose other fields are anything."""
-
-    def repaired(parts):
-        message, base_len, k = parts
-        message.base_len, message.hash = base_len, transcript_hash(PROMPT)
-        message.ids[:] = PROMPT[base_len:]
+    """A sound question about the prompt with a few fields that hold anything."""
+    sound = []
+    for base_len, few in itertools.product((0, len(PROMPT) - 1, len(PROMPT)), (0, 1, 4)):
+        place = {"base_len": base_len, "ids": PROMPT[base_len:], "hash": transcript_hash(PROMPT)}
         if kind is draft_pb2.DraftRequest:
-            message.k = k if message.k > 32 else message.k
-            return kind(propose=message)
-        message.proposal.base_len = len(PROMPT) if k % 2 else message.proposal.base_len
-        return kind(verify=message)
-
-    asked = messages(draft_pb2.Propose if kind is draft_pb2.DraftRequest else target_pb2.Verify)
-    return st.tuples(asked, st.integers(0, len(PROMPT)), st.integers(0, 8)).map(repaired)
+            sound.append(draft_pb2.Propose(**place, k=few, num_branches=few, ahead_k=few))
+        else:
+            proposal = common_pb2.Proposal(base_len=len(PROMPT), tokens=PROMPT[:few])
+            sound.append(target_pb2.Verify(**place, grant=few, proposal=proposal))
+    name = "propose" if kind is draft_pb2.DraftRequest else "verify"
+    return st.sampled_from(sound).flatmap(mutated).map(lambda message: kind(**{name: message}))
 
 
 def conversations(kind):
-    """Mostly an open that is served, then questions of both kinds."""
+    """An open that is mostly served, then questions that are mostly understood, and anything between them."""
     anything = messages(kind)
-    return st.tuples(opening(kind) | opening(kind) | anything, st.lists(question(kind) | anything, max_size=4))
+    first = st.integers(0, 7).flatmap(lambda one: anything if one == 0 else opening(kind))
+    then = st.integers(0, 3).flatmap(lambda one: anything if one == 0 else question(kind))
+    return st.tuples(first, st.lists(then, min_size=1, max_size=4))
+
+
+def generate_requests():
+    """Sound requests with a few fields that hold anything, and requests that are anything."""
+    shared = {"max_tokens": 6, "temperature": 1.0, "n": 2, "seed": 3, "logprobs": 1}
+    prompts = ({"text": "the stone"}, {"tokens": gateway_pb2.TokenIds(ids=PROMPT)})
+    chat = gateway_pb2.Chat(messages=[gateway_pb2.ChatMessage(role="user", content="hi")])
+    sound = [gateway_pb2.GenerateRequest(**shared, **prompt) for prompt in (*prompts, {"chat": chat})]
+    anything = messages(gateway_pb2.GenerateRequest)
+    return st.integers(0, 3).flatmap(lambda one: anything if one == 0 else st.sampled_from(sound).flatmap(mutated))
 
 
 class Talker:
@@ -77,7 +86,7 @@ class Talker:
         return grpc.aio.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),))
 
     async def talk(self, method, reply_type, requests):
-        """Sends them, each once the one before had time to be answered; gives the replies and the status."""
+        """Sends them, each once the one before had time to be answered; gives the replies, the status and its words."""
         call = self.channel.stream_stream(
             method, request_serializer=lambda m: m.SerializeToString(), response_deserializer=reply_type.FromString
         )(timeout=ANSWER_S)
@@ -91,7 +100,7 @@ class Talker:
                     await asyncio.wait_for(news.wait(), REPLY_S)
             await call.done_writing()
         await reading
-        return replies, await call.code()
+        return replies, await call.code(), await call.details()
 
     async def _read(self, call, replies, news):
         with contextlib.suppress(grpc.RpcError):
@@ -134,13 +143,13 @@ def talker(request, tiny_target, tiny_draft, fuzzed):
 def test_streams_of_any_messages_are_answered_or_refused(talker, name):
     method, request_type, reply_type = STREAMS[name]
 
-    @cases(60)
+    @cases(40)
     @given(conversation=conversations(request_type))
     def try_one(conversation):
         first, rest = conversation
-        replies, code = talker.runner.run(talker.talk(method, reply_type, [first, *rest]))
+        replies, code, details = talker.runner.run(talker.talk(method, reply_type, [first, *rest]))
         count(f"{name} streams", any(reply.WhichOneof("message") in ("proposal", "verdict") for reply in replies))
-        assert code not in OURS, (code, conversation)
+        assert code not in OURS or details == CLIENTS_OWN, (code, details, conversation)
         codes = [reply.fault.code for reply in replies if reply.HasField("fault")]
         assert not {each.value[0] for each in OURS} & set(codes), (replies[-1], conversation)
 
@@ -149,8 +158,8 @@ def test_streams_of_any_messages_are_answered_or_refused(talker, name):
 
 @pytest.mark.parametrize("talker", ["gateway"], indirect=True)
 def test_any_generate_request_is_answered_or_refused(talker):
-    @cases(60)
-    @given(request=messages(gateway_pb2.GenerateRequest))
+    @cases(40)
+    @given(request=generate_requests())
     def try_one(request):
         code, details = talker.runner.run(talker.generate(request))
         count("gateway Generate", code is grpc.StatusCode.OK)

@@ -2,12 +2,14 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import grpc
 import httpx
 import openai
 import pytest
 
+from forerun.types import Verification
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
 from gateway.api.clients import Clients
 from gateway.api.core import Core
@@ -225,3 +227,15 @@ async def test_a_body_that_drips_is_given_up():
             answer = await reader.read()  # to the end: the connection is closed
         assert answer.startswith(b"HTTP/1.1 408") and b"request_timeout" in answer
         writer.close()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_where_drafts_are_not_trusted_what_is_sampled_is_verified_by_match(trusted):
+    """A request that insists on another rule gets it, from a coordinator that then leaves the draft out."""
+    sampled_rule = Verification.REJECTION if trusted else Verification.MATCH
+    core = Core(saying("x"), TEXT, replace(MODEL, sampled_rule=sampled_rule))
+    async with serving(create_app(core)) as url, httpx.AsyncClient(base_url=url) as http:
+        for fields in ({}, {"seed": 1}, {"temperature": 0}, {"speculative": {"verification": "block"}}):
+            await http.post("/v1/completions", json={**HI, "temperature": 1, **fields})
+    rules = [request.params.verification for request in core._coordinator.requests]
+    assert rules == [sampled_rule, Verification.MATCH, Verification.MATCH, Verification.BLOCK]

@@ -61,6 +61,17 @@ def test_an_address_that_is_not_this_machines_is_named(metrics_port):
     assert "--host" in line
 
 
+def test_a_service_names_the_flags_of_locks_that_cannot_be(taken, tmp_path):
+    line = refusal("draft_service", *NGRAM, "--port", 0, "--metrics-port", 0, "--tls-cert", "cert.pem")
+    assert "--tls-key and --tls-ca is missing" in line
+    line = refusal("draft_service", *NGRAM, "--port", 0, "--metrics-port", 0, "--health-port", taken)
+    assert f"127.0.0.1:{taken}" in line and "another --health-port" in line
+    keys = tmp_path / "no-keys"
+    keys.write_text("# none yet")
+    line = refusal("gateway", "--model", tmp_path, "--api-keys-file", keys)
+    assert "--api-keys-file" in line and "no key" in line
+
+
 def test_a_gateway_names_the_flag_of_its_grpc_port(taken, tiny_pair, tiny_target):
     peers = ("--target-addresses", tiny_target.address, "--draft-addresses", "")
     line = refusal("gateway", "--model", tiny_pair.target, *peers, "--http-port", 0, "--grpc-port", taken)

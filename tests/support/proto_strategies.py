@@ -39,6 +39,27 @@ def messages(draw, kind, depth=4):
     return message
 
 
+@st.composite
+def mutated(draw, valid, max_changes=3):
+    """`valid`, a sound message, with up to so many of its fields, or of those inside them, replaced by anything."""
+    message = type(valid)()
+    message.CopyFrom(valid)
+    for _ in range(draw(st.integers(0, max_changes))):
+        inner = message
+        field = draw(st.sampled_from(list(inner.DESCRIPTOR.fields)))
+        while _holds_one(inner, field) and draw(st.booleans()):
+            inner = getattr(inner, field.name)
+            field = draw(st.sampled_from(list(inner.DESCRIPTOR.fields)))
+        inner.ClearField(field.name)
+        _set(draw, inner, field, 3)
+    return message
+
+
+def _holds_one(message, field):
+    is_message = field.message_type is not None and field.message_type.fields and not field.is_repeated
+    return is_message and message.HasField(field.name)
+
+
 def _set(draw, message, field, depth):
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
