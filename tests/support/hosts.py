@@ -17,8 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.processes import ROOT, Process
+from tests.support.zygote import NETNS
 
 DRAFT_PORT, TARGET_PORT, HTTP_PORT, GRPC_PORT = 50051, 50052, 8000, 50050
+FORKED = ("draft_service", "target_service")  # from a process that has imported torch
 NAME = "targets.test"  # by which the gateway's resolver finds the targets
 
 
@@ -41,6 +43,9 @@ class HostProcess(Process):
     """A process on a host; it serves when it says so."""
 
     def __init__(self, namespace, module, *flags, **streams):
+        if module in FORKED:
+            super().__init__(module, *flags, environ={NETNS: namespace})
+            return
         self.module, self._log = module, tempfile.TemporaryFile()  # noqa: SIM115
         self.popen = subprocess.Popen(
             ["ip", "netns", "exec", namespace, sys.executable, "-W", "ignore", "-m", module, *map(str, flags)],
@@ -52,8 +57,9 @@ class HostProcess(Process):
     def close(self):
         """Forgets its output."""
         super().close()
-        for stream in filter(None, (self.popen.stdin, self.popen.stdout)):
-            stream.close()
+        if self.module not in FORKED:
+            for stream in filter(None, (self.popen.stdin, self.popen.stdout)):
+                stream.close()
 
     def ready(self):
         """Returns self when it serves."""

@@ -7,6 +7,7 @@ other: its own environment, output, signals and exit status. When the tests end,
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import runpy
@@ -19,7 +20,9 @@ import time
 import warnings
 
 POLL_S = 0.02
+NETNS = "TEST_NETNS"  # in its environment: the network namespace that the service is to run in
 _LONGEST = 1 << 20
+_CLONE_NEWNET = 0x40000000
 
 
 class Zygote:
@@ -116,10 +119,18 @@ def _become(environ, output):
     for number in (1, 2):
         os.dup2(output, number)
     os.close(output)
+    if NETNS in environ:
+        _enter(environ[NETNS])
     os.environ.clear()
     os.environ.update(environ)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def _enter(namespace):
+    with open(f"/run/netns/{namespace}") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
 
 
 def main():
