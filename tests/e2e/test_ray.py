@@ -154,7 +154,7 @@ async def test_a_supervisor_with_other_flags_replaces_replicas_one_by_one(ray, r
 
 
 @pytest.mark.full
-async def test_a_service_that_hangs_is_started_again(ray, run_up, tiny_pair):
+def test_a_service_that_hangs_is_started_again(ray, run_up, tiny_pair):
     up = run_up(tiny_pair.target, "--targets", 1, "--drafts", 0)
     (first,) = up.until(lambda addresses: len(addresses) == 1)
     flag = f"--port\0{first.rpartition(':')[2]}\0".encode()
