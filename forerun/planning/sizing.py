@@ -15,8 +15,10 @@ MAX_K = 16
 _BISECTIONS = 12
 _BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
 _ROUNDING = 0.01
+_NUM_WORSE = 4
 _ATTEMPTS, _NARROWINGS, _NEAR_ENOUGH = 8, 4, 1.1
-_LEAST_STEP = 0.7
+_LEAST_STEP = 0.88
+MOST_PROMPTING = 0.6  # of the time: with more the formula is not trusted, and a first token waits for many others
 
 Check = Callable[[Site, float], Simulated]
 Sites = Callable[[int], Iterable[Site]]
@@ -87,7 +89,7 @@ class Sizer:
     def cheapest(self, sites: Sites, ks: Iterable[int], goals: Goals) -> Option | None:
         """Of every K's sites the cheapest that meets the goals by formula, None where none does.
 
-        Costs fall with K and then rise, so what follows two that were no better is left out.
+        Costs fall with K and then rise, with small waves: what follows _NUM_WORSE that were no better is left out.
         """
         best, num_worse = None, 0
         for k in ks:
@@ -97,7 +99,7 @@ class Sizer:
                 best, num_worse = least, 0
             elif best is not None:
                 num_worse += 1
-            if num_worse == 2:
+            if num_worse == _NUM_WORSE:
                 break
         return best
 
@@ -156,7 +158,8 @@ def _stricter(strict: Goals, goals: Goals, simulated: Simulated, percent: float)
 
 
 def _meets(operation: Operation, goals: Goals) -> bool:
-    return operation.ttft_s <= goals.ttft_s and operation.tpot_s <= goals.tpot_s
+    is_trusted = operation.prompting <= MOST_PROMPTING
+    return is_trusted and operation.ttft_s <= goals.ttft_s and operation.tpot_s <= goals.tpot_s
 
 
 def _preference(option: Option) -> tuple[float, float]:
