@@ -41,7 +41,7 @@ def join(num_ranks: int, device: str) -> Ranks | None:
 
 
 def follow(config: ServiceConfig, folder: Path, model_id: str, ranks: Ranks | None) -> None:
-    """Computes this rank's part of every step; returns when rank 0 stops, which drains where this one is told to end."""
+    """Computes this rank's part of every step; returns when rank 0 stops. Signals are left to rank 0, which drains."""
     if ranks is None or not isinstance(ranks.line, Following):
         raise ConfigError(f"RANK={os.environ['RANK']} and --tensor-parallel 1 do not fit")
     for signum in (signal.SIGTERM, signal.SIGINT):
