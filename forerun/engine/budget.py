@@ -1,7 +1,7 @@
 """How many prefill tokens may join a step, so that a long prompt does not stall the sequences that decode."""
 
 MAX_STRETCH = 0.4
-"""A step that decodes may take this much longer because of prefill: even a slow step leaves no client twice its usual gap."""
+"""A step that decodes may take this much longer because of prefill: even then a slow one is seldom twice as long."""
 MIN_CHUNK = 8
 _WEIGHT = 0.2
 
