@@ -17,6 +17,7 @@ from forerun.planning.steps import Steps
 from forerun.planning.workload import Goals, Workload, parse_acceptance
 
 MIN_REQUESTS = 20
+LEAST_SURVIVAL = 0.05  # a token that is reached and right more rarely is not worth a look
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
@@ -99,7 +100,10 @@ class Planner:
     def _ks(self, layout: Layout) -> list[int]:
         if layout == "alone":
             return [0]
-        return [self._config.num_draft_tokens] if self._config.num_draft_tokens else list(range(1, MAX_K + 1))
+        if self._config.num_draft_tokens:
+            return [self._config.num_draft_tokens]
+        gained = [self.workload.acceptance.num_tokens(k) for k in range(MAX_K + 1)]
+        return [k for k in range(1, MAX_K + 1) if k == 1 or gained[k] - gained[k - 1] >= LEAST_SURVIVAL]
 
     def _sites(self, layout: Layout, k: int) -> list[Site]:
         if layout != "split":

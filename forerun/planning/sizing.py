@@ -15,7 +15,6 @@ MAX_K = 16
 _BISECTIONS = 12
 _BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
 _ROUNDING = 0.01
-_NUM_WORSE = 4
 _ATTEMPTS, _NARROWINGS, _NEAR_ENOUGH = 8, 4, 1.1
 _LEAST_STEP = 0.88
 MOST_PROMPTING = 0.6  # of the time: with more the formula is not trusted, and a first token waits for many others
@@ -87,21 +86,9 @@ class Sizer:
         return replace(option, simulated=simulated), simulated
 
     def cheapest(self, sites: Sites, ks: Iterable[int], goals: Goals) -> Option | None:
-        """Of every K's sites the cheapest that meets the goals by formula, None where none does.
-
-        Costs fall with K and then rise, with small waves: what follows _NUM_WORSE that were no better is left out.
-        """
-        best, num_worse = None, 0
-        for k in ks:
-            found = [option for site in sites(k) if (option := self.sized(site, goals)) is not None]
-            least = min(found, key=_preference, default=None)
-            if least is not None and (best is None or _preference(least) < _preference(best)):
-                best, num_worse = least, 0
-            elif best is not None:
-                num_worse += 1
-            if num_worse == _NUM_WORSE:
-                break
-        return best
+        """Of every K's sites the cheapest that meets the goals by formula, None where none does."""
+        found = [option for k in ks for site in sites(k) if (option := self.sized(site, goals)) is not None]
+        return min(found, key=_preference, default=None)
 
     def sized(self, site: Site, goals: Goals) -> Option | None:
         """The fewest replicas of a site that meet the goals by formula; None where no number does."""
