@@ -12,7 +12,7 @@ from forerun.planning.workload import Goals, Workload
 
 SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # target replicas a draft
 MAX_K = 16
-_BISECTIONS = 12
+_BISECTIONS, _SCANNED, _SCAN = 8, 12, 0.75
 _BACK_OFF = 0.9  # of the load, where stricter goals on the formula's means find nothing else
 _ROUNDING = 0.01
 _ATTEMPTS, _NARROWINGS, _NEAR_ENOUGH = 8, 4, 1.1
@@ -96,9 +96,12 @@ class Sizer:
         low, high = 0.0, formula.max_load
         if high <= 0 or not _meets(formula.at_load(low), goals):
             return None
-        if _meets(formula.at_load(high), goals):
-            low = high
-        for _ in range(_BISECTIONS if low < high else 0):
+        for _ in range(_SCANNED):  # from above, since a draft that is full can make the goals hold again beyond a gap
+            if _meets(formula.at_load(high * _SCAN), goals):
+                low = high * _SCAN
+                break
+            high *= _SCAN
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             low, high = (middle, high) if _meets(formula.at_load(middle), goals) else (low, middle)
         num_targets = max(math.ceil(self._workload.rate / max(formula.at_load(low).rate, 1e-12)), 1)
