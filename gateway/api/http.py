@@ -1,11 +1,12 @@
 """HTTP as we need it: bounded bodies, errors in OpenAI's shape, answers that stop when the client leaves."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -15,6 +16,8 @@ from gateway.api.limits import Limits
 
 Result = TypeVar("Result")
 _INLINE_BYTES = 32_768
+_DISCARD_S = 2.0
+"""How long the rest of a body that is too large is read and dropped: a client that is still sending hears no answer."""
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
@@ -22,6 +25,9 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     try:
         async with asyncio.timeout(limits.body_s):
             return await _read_body(request, limits.body_bytes)
+    except BodyTooLarge:
+        await _discard(request)
+        raise
     except TimeoutError as error:
         raise BodyTooSlow(f"the body did not arrive within {limits.body_s:g} s") from error
 
@@ -37,6 +43,16 @@ async def _read_body(request: Request, limit: int) -> bytes:
             raise BodyTooLarge(f"the body has more than the {limit} bytes that this server reads")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def _discard(request: Request) -> None:
+    """Drops what is left of the body, unless the client waits for leave to send it."""
+    if "expect" in request.headers:
+        return
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(_DISCARD_S):
+            while (await request.receive()).get("more_body"):
+                pass
 
 
 async def off_loop(num_bytes: int, work: Callable[[], Result]) -> Result:

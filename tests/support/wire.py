@@ -29,10 +29,11 @@ class Line:
         self.stream.post(self._request_type(**message))
 
     async def reply(self, timeout_s=REPLY_S):
-        """The next reply but Waiting: the inner message, or an error that ended the stream."""
+        """The next reply but Waiting and Draining: the inner message, or an error that ended the stream."""
         async with asyncio.timeout(timeout_s):
-            while isinstance(reply := await self._any_reply(), common_pb2.Waiting):
-                self.waited_for.append(reply.reason)
+            while isinstance(reply := await self._any_reply(), common_pb2.Waiting | common_pb2.Draining):
+                if isinstance(reply, common_pb2.Waiting):
+                    self.waited_for.append(reply.reason)
             return reply
 
     async def expect(self, kind):
