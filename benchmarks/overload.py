@@ -2,8 +2,8 @@
 
     python -m benchmarks.overload [--slots 8] [--rounds 3] [--window-s 20]
 
-A target with `slots` places, asked by as many clients as fit, and by four times as many, in turn. The pace of an answer
-is its mean time from token to token. Goal: within 20%. Afterwards no sequence and no cache block may be held.
+A gateway with `slots` places, asked by as many clients as fit, and by four times as many, in turn. The pace of an
+answer is its mean time from token to token. Goal: within 20%. Afterwards no sequence and no block may be held.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--window-s", type=float, default=20.0)
     arguments = parser.parse_args()
-    with running(environ={"FORERUN_MAX_SEQUENCES": str(arguments.slots)}) as trio:
+    with running(environ={"FORERUN_MAX_RUNNING_CHOICES": str(arguments.slots)}) as trio:
         figures = asyncio.run(measure(trio, arguments.slots, arguments.rounds, arguments.window_s))
     for name, value in figures.items():
         print(f"{name}: {value}")
