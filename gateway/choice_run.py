@@ -191,9 +191,9 @@ class ChoiceRun:
             draft.ask(self._transcript, 1)
         if self._learning.has_shadow() or draft.is_asked() or not draft.ready():
             return
-        k = min(self._speculation.shadow_k(self._transcript.num_generated), draft.room(self._transcript))
-        if k > 0:
-            draft.ask(self._transcript, k)
+        room = draft.room(self._transcript)
+        if room > 0 and (k := self._speculation.shadow_k(self._transcript.num_generated)):
+            draft.ask(self._transcript, min(k, room))
 
     def _cut(self, grant: int) -> int:
         return min(grant, self._emission.num_left - 1)

@@ -57,7 +57,7 @@ class Learning:
         if self._plain_at is not None:
             self._costs.saw_plain(verdict.num_rows or 1, verdict.step_s, now - self._plain_at)
         self._plain_at = now if more_is_due else None
-        self._speculation.saw_alone(1)
+        self._speculation.saw_alone(1, verdict.step_s / max(verdict.num_rows, 1))
 
     def interrupted(self) -> None:
         """The next token's time will say nothing: a round comes between, or the target moved."""

@@ -18,6 +18,8 @@ TRIAL_OVERHEAD = 0.3  # tokens that a change between the two ways costs
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
 SHADOW_K = 4
 NUM_FIRST_SHADOWS = 3
+SHADOW_SHARE = 0.02  # of the target's time that shadows may take, for a draft on the same device takes it away
+NUM_FREE_SHADOWS = 16  # of a pair that is new
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
 MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
 
@@ -30,6 +32,24 @@ class PairRecord:
     acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
     num_alone: int = 0  # tokens since the last round or trial
     was_tried: bool = False
+    num_free_shadows: int = NUM_FREE_SHADOWS
+    shadow_s: float = 0.0  # seconds that shadows may take now
+
+    def pays_for_shadow(self) -> bool:
+        """Takes what a shadow proposal costs out of what was saved for them; False where that is not enough."""
+        if self.num_free_shadows > 0:
+            self.num_free_shadows -= 1
+            return True
+        cost_s = self.costs.proposal_s(SHADOW_K)
+        if self.shadow_s < cost_s:
+            return False
+        self.shadow_s -= cost_s
+        return True
+
+    def saves_for_shadows(self, device_s: float) -> None:
+        """The target worked device_s on its own."""
+        saved_s = self.shadow_s + SHADOW_SHARE * device_s
+        self.shadow_s = min(saved_s, NUM_FIRST_SHADOWS * self.costs.proposal_s(SHADOW_K))
 
     def acceptance_of(self, kind: str) -> SharedAcceptance:
         """The shared table of requests of this kind."""
@@ -90,8 +110,8 @@ class Speculation:
         return min(max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind)), MAX_DEADLINE_S)
 
     def shadow_k(self, num_generated: int) -> int:
-        """K of a shadow proposal if one is due, else 0."""
-        if self._fixed_k is not None or num_generated < self._next_shadow:
+        """K of a shadow proposal if one is due and can be paid for, else 0; it is then asked for."""
+        if self._fixed_k is not None or num_generated < self._next_shadow or not self._pair.pays_for_shadow():
             return 0
         return min(SHADOW_K, self._max_k)
 
@@ -115,9 +135,10 @@ class Speculation:
         else:
             self._pause = MIN_PAUSE
 
-    def saw_alone(self, num_tokens: int) -> None:
-        """The target committed tokens under a grant."""
+    def saw_alone(self, num_tokens: int, device_s: float = 0.0) -> None:
+        """The target committed tokens under a grant, in device_s of its time."""
         self._pair.num_alone += num_tokens
+        self._pair.saves_for_shadows(device_s)
         self._num_to_measure = max(self._num_to_measure - num_tokens, 0)
 
     def saw_lateness(self, num_generated: int) -> None:
