@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from forerun.errors import DeadlineExceeded, ForerunError, InvalidRequest
 from forerun.rpc.messages import Waiting
@@ -32,7 +32,10 @@ async def serve(
     A first message that cannot be served ends the call with its status; later faults are sent as Fault.
     """
     box = ReplyBox()
-    first = await context.read()
+    try:
+        first = await context.read()
+    except DecodeError:
+        await abort(context, InvalidRequest("the first message is no message of this stream", "open"))
     if first is _EOF or first.WhichOneof("message") != "open":
         await abort(context, InvalidRequest("a stream starts with an open message", "open"))
     with ExitStack() as stack:
@@ -66,6 +69,8 @@ async def _read(context: Any, session: Session, box: ReplyBox) -> None:
         box.put(END)
     except ForerunError as error:
         box.put(error)
+    except DecodeError:
+        box.put(InvalidRequest("these bytes are no message of this stream"))
     except (grpc.RpcError, asyncio.InvalidStateError):
         box.put(END)
 

@@ -1,7 +1,9 @@
 """The messages of docs/protocol.md against a running draft and target: grants, Held, resends, overtaking."""
 
+import grpc
 import pytest
 
+from forerun.rpc.convert import sampling_to_pb
 from forerun.transcript_hash import transcript_hash
 from forerun.v1 import common_pb2, target_pb2
 from tests.support.wire import GREEDY, SEEDED, DraftLine, TargetLine, alone, clients
@@ -200,3 +202,19 @@ async def _write_now(line, transcript, tokens, grant):
         base_len=len(transcript), hash=transcript_hash(transcript), proposal=drafted, grant=grant
     )
     await line.stream._call.write(target_pb2.TargetRequest(verify=message))
+
+
+@pytest.mark.parametrize("when", ["first", "later"])
+async def test_bytes_that_are_no_message_end_their_stream_with_a_reason(tiny_target, when):
+    opened = target_pb2.TargetOpen(prompt=PROMPT, num_prompt_tokens=len(PROMPT), sampling=sampling_to_pb(GREEDY))
+    first = target_pb2.TargetRequest(open=opened)
+    garbage = b"\xff\xff\xff"
+    messages = [garbage] if when == "first" else [first.SerializeToString(), garbage]
+    async with grpc.aio.insecure_channel(tiny_target.address) as channel:
+        call = channel.stream_stream("/forerun.v1.TargetService/Verify")(iter(messages))
+        if when == "later":
+            fault = target_pb2.TargetReply.FromString(await call.read()).fault
+            assert fault.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        else:
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "no message" in await call.details()

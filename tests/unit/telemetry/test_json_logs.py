@@ -19,10 +19,16 @@ SUMMARY = RequestSummary(
 
 @pytest.fixture
 def stderr(capsys):
-    """Returns a function that reads what was logged since; restores the root logger afterwards."""
+    """Returns a function that reads what was logged since; restores the root logger afterwards.
+
+    Records are plain ones: Ray, where a test before this one used it, adds a field of its own to each.
+    """
+    factory = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield lambda: capsys.readouterr().err
+    logging.setLogRecordFactory(factory)
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(False)
