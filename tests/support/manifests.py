@@ -44,3 +44,10 @@ def policy(manifests, name):
 def rule_of(manifests, alert):
     rules = (rule for found in of_kind(manifests, "PrometheusRule") for rule in alerts(found))
     return next(rule for rule in rules if rule["alert"] == alert)
+
+
+def assert_told(manifests, root, rule, breakage, told):
+    """Breaks the manifests; one of the rule's faults must say so in the words `told`."""
+    breakage(manifests)
+    found = list(rule.faults(manifests, root))
+    assert any(told in fault for fault in found), found
