@@ -107,7 +107,7 @@ class ChoiceRun:
 
     async def _propose_and_verify(self, draft: DraftLink, k: int, span: Span | None) -> None:
         started = self._now()
-        self._learning.interrupted()
+        self._learning.round_begins()
         answer = draft.ready_made(self._transcript, self._emission.num_left - 1)
         if answer is None:
             answer = await self._proposal(draft, k, self._watch.span_id(span))
@@ -192,7 +192,8 @@ class ChoiceRun:
         if self._learning.has_shadow() or draft.is_asked() or not draft.ready():
             return
         room = draft.room(self._transcript)
-        if room > 0 and (k := self._speculation.shadow_k(self._transcript.num_generated)):
+        num_generated, num_sequences = self._transcript.num_generated, self._target.num_sequences()
+        if room > 0 and (k := self._speculation.shadow_k(num_generated, num_sequences)):
             draft.ask(self._transcript, min(k, room))
 
     def _cut(self, grant: int) -> int:

@@ -14,6 +14,7 @@ from forerun.telemetry.metrics import GatewayMetrics
 from forerun.telemetry.tracing import Tracing
 from gateway.ahead import Ahead, AheadMode, AheadRecord
 from gateway.balance import sticky_key
+from gateway.calibration import Calibrating
 from gateway.choice_run import ChoiceRun
 from gateway.draft_link import DraftLink
 from gateway.emission import Emission
@@ -94,7 +95,8 @@ class Coordinator:
         speculation = Speculation(pair, _kind(request), fixed_k, self._settings.max_num_draft_tokens)
         watch = Watch(self._tracing, self._metrics, span, request.choice)
         emission = Emission(request, sink)
-        learning = Learning(pair.costs, speculation, emission.transcript)
+        calibrating = Calibrating(pair.calibration) if draft is not None and fixed_k is None else None
+        learning = Learning(pair.costs, speculation, emission.transcript, calibrating)
         listener = Listener(mailbox, target, draft, emission, learning, watch)
         ahead = Ahead(self._ahead.setdefault(name, AheadRecord(self._settings.ahead)))
         with_own = self._settings.own_drafter == "auto" and request.speculation.enabled and fixed_k is None

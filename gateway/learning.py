@@ -1,6 +1,7 @@
 """Turns what a sequence sees of its peers into costs, acceptance and counts."""
 
 from forerun.rpc.messages import Verdict
+from gateway.calibration import Calibrating
 from gateway.clock import running_clock
 from gateway.costs import Costs
 from gateway.generation import ChoiceStats
@@ -11,10 +12,16 @@ from gateway.transcript import Transcript
 
 
 class Learning:
-    """Feeds `costs` (shared by the pair) and `speculation` (the sequence's own) and fills in `stats`."""
+    """Feeds `costs` (shared by the pair) and `speculation` (the sequence's own) and fills in `stats`.
 
-    def __init__(self, costs: Costs, speculation: Speculation, transcript: Transcript) -> None:
+    `calibrating` is None where the sequence does not choose whether to speculate.
+    """
+
+    def __init__(
+        self, costs: Costs, speculation: Speculation, transcript: Transcript, calibrating: Calibrating | None = None
+    ) -> None:
         self._costs, self._speculation, self._transcript = costs, speculation, transcript
+        self._calibrating = calibrating
         self._now = running_clock()
         self._shadow: Shadow | None = None
         self._plain_at: float | None = None
@@ -59,9 +66,26 @@ class Learning:
         self._plain_at = now if more_is_due else None
         self._speculation.saw_alone(1, verdict.step_s / max(verdict.num_rows, 1))
 
+    def saw_pace(self, num_sequences: int, num_tokens: int) -> None:
+        """A verdict of num_tokens came, of whatever kind."""
+        if self._calibrating is not None:
+            self._calibrating.saw_verdict(num_sequences, num_tokens, self._now())
+
+    def round_begins(self) -> None:
+        """The draft service is asked for a proposal, which the target is then to verify."""
+        self.interrupted()
+        if self._calibrating is not None:
+            self._calibrating.round_begins(self._speculation.gain)
+
     def interrupted(self) -> None:
-        """The next token's time will say nothing: a round comes between, or the target moved."""
+        """The next token's time will say nothing of a plain step: a round comes between."""
         self._plain_at = None
+
+    def moved(self) -> None:
+        """The target is another one."""
+        self._plain_at = None
+        if self._calibrating is not None:
+            self._calibrating.moved()
 
     def has_shadow(self) -> bool:
         """Whether a proposal waits for the transcript to reach past it."""

@@ -69,7 +69,7 @@ class Listener:
             raise error
         if isinstance(error, DeadlineExceeded) and not self._target.has_other():
             raise error
-        self._learning.interrupted()
+        self._learning.moved()
         while True:
             self._num_attempts += 1
             if self._num_attempts >= MAX_ATTEMPTS:
@@ -106,7 +106,7 @@ class Listener:
 
     def _hand_over(self) -> None:
         """The target drains: goes on at another before it closes."""
-        self._learning.interrupted()
+        self._learning.moved()
         self._watch.handover()
         self._target.hand_over(self._transcript)
         self.num_moves += 1
@@ -121,6 +121,7 @@ class Listener:
             self._learning.saw_first(verdict, self._now() - self._target.asked_at if is_timed else None)
         elif is_alone:
             self._learning.saw_alone(verdict, self._target.is_due(self._transcript))
+        self._learning.saw_pace(self._target.num_sequences(), 1 + verdict.num_accepted)
         self._learning.score()
 
     def _hear_draft(self, draft: DraftLink, reply: object) -> None:

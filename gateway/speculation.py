@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from forerun.cost.pace import Pace, best_pace
 from gateway.acceptance import Acceptance, SharedAcceptance
+from gateway.calibration import Calibration
 from gateway.costs import Costs
 
 MAX_K = 16
@@ -11,6 +12,7 @@ GRANT, MAX_GRANT = 16, 512  # renewed when half is used, so that the target neve
 SPARE_TOKENS = 2  # of that half, for a renewal that is late
 FAR = 2  # tokens under way at once from where on a text begins with a grant
 MEASURE_GRANT = 3  # tokens alone, to learn what a plain step costs
+SILENT_GRANT = 6  # while the pair goes without its draft for a moment, to see what that is like
 MIN_GAIN, STAY_GAIN = 1.02, 0.98  # between them a gain is noise: whoever speculates goes on, whoever does not waits
 TRIAL_ROUNDS = 4
 TRIAL_SHARE, FIRST_TRIAL_WORTH = 0.002, 0.6
@@ -29,6 +31,7 @@ class PairRecord:
     """What the gateway knows of one pair of draft and target, shared by its sequences."""
 
     costs: Costs = field(default_factory=Costs)
+    calibration: Calibration = field(default_factory=Calibration)
     acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
     num_alone: int = 0  # tokens since the last round or trial
     was_tried: bool = False
@@ -56,9 +59,9 @@ class PairRecord:
         return self.acceptance.setdefault(kind, SharedAcceptance())
 
 
-def full_grant(costs: Costs, num_sequences: int) -> int:
+def full_grant(costs: Costs, num_sequences: int, least: int = GRANT) -> int:
     """Tokens that a target goes on for where no round is in sight: half of it lasts until a renewal has come."""
-    return min(max(GRANT, 2 * (costs.num_under_way(num_sequences) + SPARE_TOKENS)), MAX_GRANT)
+    return min(max(least, 2 * (costs.num_under_way(num_sequences) + SPARE_TOKENS)), MAX_GRANT)
 
 
 class Speculation:
@@ -76,7 +79,7 @@ class Speculation:
         self._alone_until = 0
         self._next_shadow, self._shadow_gap, self._num_shadows = 0, SHADOW_TOKENS, 0
         self._speculating, self._trial_rounds, self._num_to_measure = False, 0, 0
-        self.gain = 0.0  # of the K that was chosen last
+        self.gain = 0.0  # that the cost model promises of the K that was chosen last
 
     def choose(self, num_generated: int, num_sequences: int, limit: int) -> int:
         """K of the next round, at most `limit`; 0 lets the target go on alone."""
@@ -86,7 +89,11 @@ class Speculation:
             return min(self._fixed_k, limit)
         if not self._costs.knows_draft() or self._starts_measuring():
             return 0
-        return self._adaptive(num_sequences, min(limit, self._max_k))
+        limit, load = min(limit, self._max_k), self._pair.calibration.at(num_sequences)
+        if load.is_off:
+            load.promises(self._best(num_sequences, limit).gain)
+            return 0
+        return self._adaptive(num_sequences, limit)
 
     def rests(self, num_generated: int) -> bool:
         """Whether no round may come yet, for the draft was late or had nothing to say."""
@@ -95,7 +102,10 @@ class Speculation:
     def grant(self, draft_is_ready: bool, num_sequences: int) -> int:
         """Tokens that the target may produce alone; few where a round is likely to follow soon."""
         soon = self._fixed_k is not None or self._num_to_measure > 0
-        return MEASURE_GRANT if draft_is_ready and soon else full_grant(self._costs, num_sequences)
+        if draft_is_ready and soon:
+            return MEASURE_GRANT
+        ends_soon = draft_is_ready and self._pair.calibration.at(num_sequences).is_silent
+        return full_grant(self._costs, num_sequences, SILENT_GRANT if ends_soon else GRANT)
 
     def first_grant(self, has_draft: bool, num_sequences: int) -> int:
         """Tokens that may follow the first one alone: none where a draft may soon propose, but for a far target."""
@@ -109,9 +119,10 @@ class Speculation:
             return UNKNOWN_DEADLINE_S
         return min(max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind)), MAX_DEADLINE_S)
 
-    def shadow_k(self, num_generated: int) -> int:
+    def shadow_k(self, num_generated: int, num_sequences: int) -> int:
         """K of a shadow proposal if one is due and can be paid for, else 0; it is then asked for."""
-        if self._fixed_k is not None or num_generated < self._next_shadow or not self._pair.pays_for_shadow():
+        is_due = self._fixed_k is None and num_generated >= self._next_shadow
+        if not is_due or self._pair.calibration.at(num_sequences).is_silent or not self._pair.pays_for_shadow():
             return 0
         return min(SHADOW_K, self._max_k)
 

@@ -28,8 +28,8 @@ class _Device:
             rows = sum(stream.num_rows() for stream in due)
             batch = [(stream, stream.take_work()) for stream in due]
             noise = 1.0 + self.world.noise * self.random.uniform(-1.0, 1.0)
-            step_s = self.step_s(len(due), rows, loop.time()) * noise
-            loop.call_later(step_s, self.finish, batch, rows, step_s)
+            work_s, started = self.step_s(len(due), rows, loop.time()) * noise, loop.time()
+            self.world.cores.run(work_s, lambda: self.finish(batch, rows, loop.time() - started))
 
     def finish(self, batch, rows, step_s):
         self.stepping = False

@@ -1,0 +1,155 @@
+"""Whether speculation pays at all: the pair's whole pace with and without the draft, in turn, load by load.
+
+The cost model knows the steps that it saw. It does not know what drafting does to everyone else's steps where draft
+and target share cores, and what else it leaves out; there a gain that it promises can be a loss. So a little time is
+spent without the draft, and what a token costs then is held against what it costs beside the draft.
+"""
+
+from dataclasses import dataclass, field
+from math import log, sqrt
+from statistics import median
+
+ON_TOKENS, OFF_TOKENS = 48, 16  # tokens a sequence of a trial's windows where one runs; of n sequences 1/√n of it
+MIN_ON_TOKENS, MIN_OFF_TOKENS = 12, 6
+SETTLE_TOKENS = 4  # tokens a sequence until all follow a window's turn
+NUM_FIRST_TRIALS = 4  # at once, unless fewer make it clear
+REST_TOKENS, MAX_REST_TOKENS = 128, 4096  # a sequence, until the next trial; doubles
+LOSS_REST_TOKENS = 1024  # the least where the draft loses: there a trial costs more
+NUM_SAMPLES = 5  # trials of late, whose median counts
+NOISE = 1.0  # standard deviation of one token's cost in a round, as a share: how many are accepted is luck
+SURE_LOSS, SURE_GAIN = 1.0, -2.0  # standard deviations; between them it stays on
+MIN_SPECULATED = 0.15  # of a trial's tokens; with less it says nothing
+BETTER, NUM_ASKING = 1.2, 8  # promises that are so much higher, so often, bring the next trial forward
+
+
+@dataclass
+class _Window:
+    """Tokens and the seconds that their sequences took for them; of them the tokens of rounds, and what those would
+    be without the draft if the model were right.
+    """
+
+    num_tokens: float = 0.0
+    seconds: float = 0.0
+    num_speculated: float = 0.0
+    num_without: float = 0.0
+
+    def saw(self, num_tokens: int, seconds: float, gain: float | None) -> None:
+        self.num_tokens += num_tokens
+        self.seconds += seconds
+        if gain is not None:
+            self.num_speculated += num_tokens
+            self.num_without += num_tokens / max(gain, 0.1)
+
+    def token_s(self) -> float:
+        return self.seconds / max(self.num_tokens, 1.0)
+
+
+class LoadCalibration:
+    """At one load: a trial of three windows (on, off, on), then rest in the better way. `epoch` counts windows."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self._window, self._progress = 1, 0.0  # 0 is rest
+        self._on, self._off = _Window(), _Window()
+        self._costs: list[float] = []  # of a token, log of with over without
+        self._noise = 0.0  # of one of them
+        self._rest, self._loses = REST_TOKENS, False
+        self._promise, self._num_asking = 0.0, 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether all sequences go without rounds of the draft service."""
+        return self._window == 2 or (self._window == 0 and self._loses)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the draft should do nothing whatever, that the pace without it be seen."""
+        return self._window == 2
+
+    def promises(self, gain: float) -> None:
+        """A sequence that has to go without is promised `gain` by the model; far more than at the trial is news."""
+        if self._window == 0 and self._loses and gain > BETTER * self._promise:
+            self._num_asking += 1
+            if self._num_asking >= NUM_ASKING:
+                self._costs.clear()
+                self._rest = REST_TOKENS
+                self._turn()
+
+    def saw(self, num_sequences: int, num_tokens: int, seconds: float, gain: float | None) -> None:
+        """One of num_sequences got num_tokens after `seconds`, in a round that promised `gain`; None without."""
+        self._progress += num_tokens / num_sequences
+        if self._window > 0 and self._progress > SETTLE_TOKENS:
+            (self._off if self._window == 2 else self._on).saw(num_tokens, seconds, gain)
+        if self._progress >= self._length(num_sequences):
+            self._turn()
+
+    def _length(self, num_sequences: int) -> float:
+        if self._window == 0:
+            return self._rest
+        most, least = (OFF_TOKENS, MIN_OFF_TOKENS) if self._window == 2 else (ON_TOKENS, MIN_ON_TOKENS)
+        return SETTLE_TOKENS + max(most / sqrt(num_sequences), least)
+
+    def _turn(self) -> None:
+        self.epoch += 1
+        self._progress, self._num_asking = 0.0, 0
+        self._window = (self._window + 1) % 4
+        if self._window == 0:
+            self._judge(self._on, self._off)
+            self._on, self._off = _Window(), _Window()
+
+    def _judge(self, on: _Window, off: _Window) -> None:
+        if off.num_tokens and on.num_speculated > MIN_SPECULATED * on.num_tokens:
+            self._costs = [*self._costs, log(on.token_s() / off.token_s())][-NUM_SAMPLES:]
+            self._noise = NOISE * sqrt(on.num_speculated) / on.num_tokens
+            self._promise = on.num_speculated / on.num_without
+        evidence = self._evidence()
+        self._loses = evidence > SURE_LOSS
+        if 0 < len(self._costs) < NUM_FIRST_TRIALS and SURE_GAIN < evidence < -SURE_GAIN:
+            self._window = 1
+            return
+        self._rest = min(2 * self._rest, MAX_REST_TOKENS)
+        if self._loses:
+            self._rest = max(self._rest, LOSS_REST_TOKENS)
+
+    def _evidence(self) -> float:
+        """That the draft loses, in standard deviations."""
+        if not self._costs:
+            return 0.0
+        return median(self._costs) * sqrt(len(self._costs)) / self._noise
+
+
+@dataclass
+class Calibration:
+    """Of one pair of draft and target; shared by its sequences."""
+
+    loads: dict[int, LoadCalibration] = field(default_factory=dict)
+
+    def at(self, num_sequences: int) -> LoadCalibration:
+        """Loads within a factor of two count as one."""
+        return self.loads.setdefault(num_sequences.bit_length(), LoadCalibration())
+
+
+class Calibrating:
+    """One sequence's share in it: the time from verdict to verdict."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+        self._since: tuple[LoadCalibration, int, float] | None = None
+        self._gain: float | None = None
+
+    def round_begins(self, gain: float) -> None:
+        """The draft service is asked for a proposal, of which the model promises `gain`."""
+        self._gain = gain
+
+    def moved(self) -> None:
+        """The time to the next verdict says nothing: the target is another one."""
+        self._since = None
+
+    def saw_verdict(self, num_sequences: int, num_tokens: int, now: float) -> None:
+        """A verdict of num_tokens came at `now`."""
+        load = self._calibration.at(num_sequences)
+        if self._since is not None:
+            before, epoch, since = self._since
+            if before is load and epoch == load.epoch:
+                load.saw(num_sequences, num_tokens, now - since, self._gain)
+        self._since, self._gain = (load, load.epoch, now), None
