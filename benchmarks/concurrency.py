@@ -2,8 +2,8 @@
 
     python -m benchmarks.concurrency [--rounds 4] [--window-s 10] [--clients 1 2 4 8 16 32]
 
-Closed loop: each client asks again as soon as it was answered. On and off take turns on the same running pair; K is the
-gateway's own choice. Goal: 0.95 at every point. Draws docs/concurrency.svg.
+Closed loop: each client asks again as soon as it was answered. On and off take turns on the same running pair, once the
+gateway has met the load; K is its own choice. Goal: 0.95 at every point. Draws docs/concurrency.svg.
 """
 
 import argparse
@@ -24,6 +24,7 @@ PLOT = Path(__file__).parents[1] / "docs" / "concurrency.svg"
 GOAL = 0.95
 NUM_TOKENS = 96
 SETTLE_S = 4.0
+LEARN_S = 20.0  # once at each load, as a gateway meets it once
 TIMEOUT_S = 600.0
 
 
@@ -67,8 +68,8 @@ class Clients:
 
 async def measure(address: str, numbers: list[int], rounds: int, window_s: float) -> dict[str, Any]:
     clients, figures = Clients(address), dict[str, Any]()
-    await clients.rate(1, True, window_s)
     for number in numbers:
+        await clients.rate(number, True, LEARN_S)
         on, off = list[float](), list[float]()
         for turn in range(rounds):
             for speculate in (True, False) if turn % 2 else (False, True):

@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--window-s", type=float, default=20.0)
     arguments = parser.parse_args()
-    with running(environ={"FORERUN_MAX_RUNNING_CHOICES": str(arguments.slots)}) as trio:
+    with running(environ={"FORERUN_MAX_SEQUENCES": str(arguments.slots)}) as trio:
         figures = asyncio.run(measure(trio, arguments.slots, arguments.rounds, arguments.window_s))
     for name, value in figures.items():
         print(f"{name}: {value}")

@@ -108,3 +108,4 @@ class ServiceInfo:
     num_free_blocks: int = 0
     num_running: int = 0
     num_waiting: int = 0
+    max_sequences: int = 0

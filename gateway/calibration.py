@@ -17,8 +17,9 @@ REST_TOKENS, MAX_REST_TOKENS = 128, 4096  # a sequence, until the next trial; do
 LOSS_REST_TOKENS = 1024  # the least where the draft loses: there a trial costs more
 NUM_SAMPLES = 5  # trials of late, whose median counts
 NOISE = 1.0  # standard deviation of one token's cost in a round, as a share: how many are accepted is luck
-SURE_LOSS, SURE_GAIN = 1.0, -2.0  # standard deviations; between them it stays on
-MIN_SPECULATED = 0.15  # of a trial's tokens; with less it says nothing
+DEVICE_NOISE = 0.03  # of a whole trial's: the machine serves others too
+SURE_LOSS, SURE_GAIN = 1.0, -1.5  # standard deviations; between them it stays on
+MIN_SPECULATED = 0.05  # of a trial's tokens; with less it says nothing
 BETTER, NUM_ASKING = 1.2, 8  # promises that are so much higher, so often, bring the next trial forward
 
 
@@ -100,14 +101,15 @@ class LoadCalibration:
     def _judge(self, on: _Window, off: _Window) -> None:
         if off.num_tokens and on.num_speculated > MIN_SPECULATED * on.num_tokens:
             self._costs = [*self._costs, log(on.token_s() / off.token_s())][-NUM_SAMPLES:]
-            self._noise = NOISE * sqrt(on.num_speculated) / on.num_tokens
+            self._noise = DEVICE_NOISE + NOISE * sqrt(on.num_speculated) / on.num_tokens
             self._promise = on.num_speculated / on.num_without
         evidence = self._evidence()
         self._loses = evidence > SURE_LOSS
         if 0 < len(self._costs) < NUM_FIRST_TRIALS and SURE_GAIN < evidence < -SURE_GAIN:
             self._window = 1
             return
-        self._rest = min(2 * self._rest, MAX_REST_TOKENS)
+        if self._costs:
+            self._rest = min(2 * self._rest, MAX_REST_TOKENS)
         if self._loses:
             self._rest = max(self._rest, LOSS_REST_TOKENS)
 

@@ -75,6 +75,11 @@ class Coordinator:
         metadata: Metadata = ((TRACEPARENT, traceparent),) if traceparent else ()
         return await self._choice_run(request, sink, span, metadata).run()
 
+    def capacity(self) -> int | None:
+        """Choices that the targets can run at the same time; None where one does not say, or none is there."""
+        each = [target.info.max_sequences for target in self._targets.all if target.healthy and target.info]
+        return sum(each) if each and all(each) else None
+
     def _choice_run(self, request: ChoiceRequest, sink: Sink, span: Span, metadata: Metadata) -> ChoiceRun:
         mailbox: Mailbox[Mail] = Mailbox()
         key = sticky_key(request.prompt, request.cache_salt)

@@ -12,7 +12,14 @@ from gateway.api.keys import ApiKeys
 from gateway.api.limits import Limits
 
 _MAY_BE_0 = frozenset(
-    ("max_prompt_tokens", "max_request_tokens", "max_stops", "max_logit_bias", "max_waiting_requests")
+    (
+        "max_prompt_tokens",
+        "max_request_tokens",
+        "max_stops",
+        "max_logit_bias",
+        "max_running_choices",
+        "max_waiting_requests",
+    )
 )
 _CONTEXTS = 16  # of output tokens, in one request, where no flag says otherwise
 
@@ -31,7 +38,7 @@ class LockConfig:
     api_keys_file: str = option("", "file of API keys, one a line, read again when it changes; empty asks for none")
     untrusted_drafts: bool = option(False, "serve drafts only where no lie of theirs can change what comes out")
     max_requests_per_key: int = option(256, "requests of one API key at the same time; more get a 429")
-    max_running_choices: int = option(2_048, "choices that are generated at the same time; more wait")
+    max_running_choices: int = option(0, "choices generated at the same time, more wait; 0 is as many as targets run")
     max_waiting_requests: int = option(1_024, "requests that wait for a place; more get a 429")
     max_queue_s: float = option(60.0, "seconds that a request waits for its first token before it gets a 429")
     max_body_bytes: int = option(10_000_000, "bytes of a request's body")

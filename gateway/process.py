@@ -51,7 +51,8 @@ async def serve(config: GatewayConfig) -> int:
             )
             observer = TelemetryObserver(spans, metrics)
             limits = config.limits(max_model_len)
-            core = Core(coordinator, Text.of(model_text), model, limits, observer, clients=clients)
+            text = Text.of(model_text)
+            core = Core(coordinator, text, model, limits, observer, clients=clients, capacity=coordinator.capacity)
             await listen(config, tls, core, create_app(core, metrics=lambda: render(registry)), stop)
     except _Stopped:
         return 0

@@ -32,7 +32,7 @@ class Scheduler:
 
     def __init__(self, table: SequenceTable, max_running: int) -> None:
         self._table = table
-        self._max_running = max_running
+        self.max_running = max_running
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.num_preemptions = 0
@@ -68,7 +68,7 @@ class Scheduler:
         due = sorted((s for s in self.running if s.num_due > 0), key=lambda s: (s.expendable, s.last_step))
         for sequence in (s for s in due if s.num_due <= SHORT):
             room = max_rows - _num_rows(slices)
-            if len(slices) < self._max_running and sequence.num_due <= room:
+            if len(slices) < self.max_running and sequence.num_due <= room:
                 self._take(sequence, sequence.num_due, slices)
         budget = prefill_budget(_num_rows(slices) or self._num_between_messages())
         for sequence in [s for s in self.running if s.num_due > SHORT]:
@@ -83,7 +83,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""
-        while sum(1 for s in self.running if s.num_due > 0 and not s.expendable) < self._max_running:
+        while sum(1 for s in self.running if s.num_due > 0 and not s.expendable) < self.max_running:
             sequence = next((s for s in self.waiting if s.num_due > 0 and not s.expendable), None)
             if sequence is None:
                 return

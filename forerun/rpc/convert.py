@@ -166,6 +166,7 @@ def info_to_pb(info: ServiceInfo) -> common_pb2.Info:
         num_free_blocks=info.num_free_blocks,
         num_running=info.num_running,
         num_waiting=info.num_waiting,
+        max_sequences=info.max_sequences,
     )
 
 
@@ -187,4 +188,5 @@ def info_from_pb(pb: common_pb2.Info) -> ServiceInfo:
         num_free_blocks=pb.num_free_blocks,
         num_running=pb.num_running,
         num_waiting=pb.num_waiting,
+        max_sequences=pb.max_sequences,
     )

@@ -52,4 +52,5 @@ class ModelService:
             num_free_blocks=pool.num_free,
             num_running=len(scheduler.running),
             num_waiting=scheduler.num_queued,
+            max_sequences=scheduler.max_running,
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from forerun.errors import Overloaded, ServiceUnavailable
@@ -10,10 +10,13 @@ from gateway.api.limits import Limits
 
 
 class Admission:
-    """Counts choices. A request of more choices than there are places has all of them to itself."""
+    """Counts choices. A request of more choices than there are places has all of them to itself.
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    There are `capacity` places at the moment (None: for all), unless the limits say how many.
+    """
+
+    def __init__(self, limits: Limits, capacity: Callable[[], int | None] = lambda: None) -> None:
+        self._limits, self._capacity = limits, capacity
         self._num_choices = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._idle = asyncio.Event()
@@ -51,7 +54,8 @@ class Admission:
         await self._idle.wait()
 
     def _fits(self, num_choices: int) -> bool:
-        return self._num_choices == 0 or self._num_choices + num_choices <= self._limits.running_choices
+        num_places = self._limits.running_choices or self._capacity()
+        return self._num_choices == 0 or num_places is None or self._num_choices + num_choices <= num_places
 
     def _take(self, num_choices: int) -> None:
         self._num_choices += num_choices

@@ -34,6 +34,7 @@ class Core:
         observer: Observer | None = None,
         clock: Callable[[], float] = time.perf_counter,
         clients: Clients | None = None,
+        capacity: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.text = text
         self.model = model
@@ -43,7 +44,7 @@ class Core:
         self._coordinator = coordinator
         self._observer = observer or SilentObserver()
         self._clock = clock
-        self.admission = Admission(self.limits)
+        self.admission = Admission(self.limits, capacity)
         self.clients = clients or Clients()
 
     @asynccontextmanager

@@ -26,7 +26,7 @@ class Limits:
     logit_bias: int = 1_024
     num_draft_tokens: int = MAX_NUM_DRAFT_TOKENS
     messages: int = 10_000
-    running_choices: int = 2_048
+    running_choices: int = 0  # 0: as many as the targets run
     waiting_requests: int = 1_024
     queue_s: float = 60.0  # until the first token
 

@@ -117,6 +117,7 @@ async def test_one_place_in_the_batch_serves_many_in_turn(fleet, tiny_pair, tiny
     async with clients(tiny_target.address) as (roomy, _):
         expected = [(await alone(roomy, LONG[i : i + 20], 12, SEEDED, seed=i)).ids for i in range(6)]
     async with clients(narrow.address) as (target, _):
+        assert (await target.info()).max_sequences == 1
         idle = TargetLine(target, PROMPT, GREEDY)
         idle.verify(PROMPT)
         await idle.verdict()

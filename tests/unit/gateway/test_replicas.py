@@ -3,9 +3,12 @@
 import asyncio
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from forerun.errors import ConfigError, DeadlineExceeded, ServiceUnavailable, VocabularyMismatch
+from forerun.telemetry.metrics import GatewayMetrics
 from gateway.balance import sticky_key
+from gateway.coordinator import Coordinator
 from gateway.pairing import PairCheck
 from gateway.replicas import LOOK_S, PROBE_S, Replicas
 from tests.support.coordinating import OURS
@@ -57,6 +60,16 @@ async def test_prompts_spread_and_only_those_of_a_lost_replica_move():
     assert all(old is new for old, new in zip(before, after, strict=True) if old is not found.all[1])
     await found.probe(found.all[1])
     assert [found.pick(key) for key in KEYS] == before
+
+
+@pytest.mark.parametrize(("places", "together"), [((4, 8), 12), ((4, 0), None), ((), None)])
+async def test_as_many_choices_run_as_the_targets_have_places_in_their_batches(places, together):
+    found = await replicas(*(Peer(f"host{i}:1", info("target", max_sequences=n)) for i, n in enumerate(places)))
+    coordinator = Coordinator(found, None, GatewayMetrics(CollectorRegistry()))
+    assert coordinator.capacity() == together
+    if together:
+        found.failed(found.all[0], ServiceUnavailable("gone"))
+        assert coordinator.capacity() == 8
 
 
 async def test_without_a_healthy_replica_there_is_none():

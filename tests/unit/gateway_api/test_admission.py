@@ -57,6 +57,21 @@ async def test_what_does_not_fit_waits_and_starts_in_order():
 
 
 @in_virtual_time
+async def test_without_a_limit_there_are_as_many_places_as_the_targets_have_at_the_moment():
+    places, order, end = [1], [], asyncio.Event()
+    door = Admission(Limits(queue_s=1.0), lambda: places[0])
+    tasks = [asyncio.create_task(holds(door, 1, order, "a", end))]
+    await settle()
+    places[0] = 3
+    tasks += [asyncio.create_task(holds(door, 1, order, name, end)) for name in "bcd"]
+    await settle()
+    assert order == ["a", "b", "c"]
+    end.set()
+    await asyncio.gather(*tasks)
+    assert order == ["a", "b", "c", "d"]
+
+
+@in_virtual_time
 async def test_a_small_request_does_not_overtake_a_large_one_that_waits():
     door, order, end = admission(), [], asyncio.Event()
     tasks = [asyncio.create_task(holds(door, n, order, n, end)) for n in (1, 2)]
