@@ -12,6 +12,7 @@ from statistics import median
 ON_TOKENS, OFF_TOKENS = 48, 16  # tokens a sequence of a trial's windows where one runs; of n sequences 1/√n of it
 MIN_ON_TOKENS, MIN_OFF_TOKENS = 12, 6
 SETTLE_TOKENS = 4  # tokens a sequence until all follow a window's turn
+BRING_TOKENS = 16  # the same where the draft has to be brought in first
 NUM_FIRST_TRIALS = 4  # at once, unless fewer make it clear
 REST_TOKENS, MAX_REST_TOKENS = 128, 4096  # a sequence, until the next trial; doubles
 LOSS_REST_TOKENS = 1024  # the least where the draft loses: there a trial costs more
@@ -79,7 +80,7 @@ class LoadCalibration:
     def saw(self, num_sequences: int, num_tokens: int, seconds: float, gain: float | None) -> None:
         """One of num_sequences got num_tokens after `seconds`, in a round that promised `gain`; None without."""
         self._progress += num_tokens / num_sequences
-        if self._window > 0 and self._progress > SETTLE_TOKENS:
+        if self._window > 0 and self._progress > self._settle():
             (self._off if self._window == 2 else self._on).saw(num_tokens, seconds, gain)
         if self._progress >= self._length(num_sequences):
             self._turn()
@@ -88,7 +89,10 @@ class LoadCalibration:
         if self._window == 0:
             return self._rest
         most, least = (OFF_TOKENS, MIN_OFF_TOKENS) if self._window == 2 else (ON_TOKENS, MIN_ON_TOKENS)
-        return SETTLE_TOKENS + max(most / sqrt(num_sequences), least)
+        return self._settle() + max(most / sqrt(num_sequences), least)
+
+    def _settle(self) -> float:
+        return BRING_TOKENS if self._window == 1 and self._loses else SETTLE_TOKENS
 
     def _turn(self) -> None:
         self.epoch += 1

@@ -53,12 +53,12 @@ class ChoiceRun:
         return self._learning.stats
 
     async def _open(self) -> None:
-        if self._draft is not None and self._emission.num_left > 1:
-            self._draft.tend(self._transcript)
         try:
             self._target.open(self._transcript)
         except ServiceUnavailable as error:
             await self._listener.move_target(error)
+        if self._draft is not None and self._emission.num_left > 1:
+            self._tend(self._draft)
 
     async def _first_token(self) -> None:
         """K = 0 while the draft prefills; the first token never waits for it."""
@@ -185,8 +185,7 @@ class ChoiceRun:
         draft = self._draft
         if draft is None or self._emission.num_left < 2:
             return
-        if draft.tend(self._transcript):
-            self._watch.fallback("silent")
+        self._tend(draft)
         if draft.is_late() and not self._speculation.rests(self._transcript.num_generated):
             draft.ask(self._transcript, 1)
         if self._learning.has_shadow() or draft.is_asked() or not draft.ready():
@@ -195,6 +194,12 @@ class ChoiceRun:
         num_generated, num_sequences = self._transcript.num_generated, self._target.num_sequences()
         if room > 0 and (k := self._speculation.shadow_k(num_generated, num_sequences)):
             draft.ask(self._transcript, min(k, room))
+
+    def _tend(self, draft: DraftLink) -> None:
+        if draft.stream is None and not self._speculation.brings_draft(self._target.num_sequences()):
+            return
+        if draft.tend(self._transcript):
+            self._watch.fallback("silent")
 
     def _cut(self, grant: int) -> int:
         return min(grant, self._emission.num_left - 1)

@@ -22,6 +22,7 @@ SHADOW_K = 4
 NUM_FIRST_SHADOWS = 3
 SHADOW_SHARE = 0.02  # of the target's time that shadows may take, for a draft on the same device takes it away
 NUM_FREE_SHADOWS = 16  # of a pair that is new
+SCOUT_EVERY = 8  # of the sequences that go without the draft one brings it in all the same: it may have got better
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
 MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
 
@@ -36,6 +37,7 @@ class PairRecord:
     num_alone: int = 0  # tokens since the last round or trial
     was_tried: bool = False
     num_free_shadows: int = NUM_FREE_SHADOWS
+    num_sequences: int = 0  # so far
     shadow_s: float = 0.0  # seconds that shadows may take now
 
     def pays_for_shadow(self) -> bool:
@@ -74,6 +76,8 @@ class Speculation:
     def __init__(self, pair: PairRecord, kind: str, fixed_k: int | None, max_k: int = MAX_K) -> None:
         self._pair, self._costs = pair, pair.costs
         self._acceptance = Acceptance(pair.acceptance_of(kind))
+        self._is_scout = pair.num_sequences % SCOUT_EVERY == 0
+        pair.num_sequences += 1
         self._fixed_k, self._max_k = fixed_k, max_k
         self._pause = MIN_PAUSE
         self._alone_until = 0
@@ -107,9 +111,15 @@ class Speculation:
         ends_soon = draft_is_ready and self._pair.calibration.at(num_sequences).is_silent
         return full_grant(self._costs, num_sequences, SILENT_GRANT if ends_soon else GRANT)
 
+    def brings_draft(self, num_sequences: int) -> bool:
+        """Whether a draft that is not there yet should read the text: that costs something too."""
+        load = self._pair.calibration.at(num_sequences)
+        return self._fixed_k is not None or not load.is_off or (self._is_scout and not load.is_silent)
+
     def first_grant(self, has_draft: bool, num_sequences: int) -> int:
         """Tokens that may follow the first one alone: none where a draft may soon propose, but for a far target."""
-        if has_draft and (self._fixed_k is not None or self._costs.num_under_way(num_sequences) < FAR):
+        is_off = self._fixed_k is None and self._pair.calibration.at(num_sequences).is_off
+        if has_draft and not is_off and (self._fixed_k is not None or self._costs.num_under_way(num_sequences) < FAR):
             return 0
         return self.grant(False, num_sequences)
 

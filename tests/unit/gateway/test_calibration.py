@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.calibration import Calibrating, Calibration, LoadCalibration
+from gateway.speculation import PairRecord, Speculation
 
 
 def follow(load, token_s, num_tokens, num_sequences=1, gain=1.5):
@@ -79,3 +80,26 @@ def test_times_that_span_two_windows_or_loads_or_targets_do_not_count():
     share.saw_verdict(1, 3, 9.0)
     share.saw_verdict(1, 2, 9.5)
     assert seen == [(1, 1, 1.0, None), (1, 1, 1.0, None), (1, 3, 2.0, 1.7), (1, 2, 0.5, None)]
+
+
+def loses(load):
+    follow(load, {False: 0.03, True: 0.02}, 400)
+    assert load.is_off
+    assert not load.is_silent
+
+
+def test_where_it_loses_one_text_in_eight_brings_the_draft_in_to_see_whether_it_got_better():
+    pair = PairRecord()
+    assert all(Speculation(pair, "", None).brings_draft(1) for _ in range(8))
+    loses(pair.calibration.at(1))
+    texts = [Speculation(pair, "", None) for _ in range(16)]
+    assert [text.brings_draft(1) for text in texts].count(True) == 2
+    assert all(text.brings_draft(8) for text in texts), "another load is another matter"
+    assert Speculation(pair, "", 3).brings_draft(1), "a K that is asked for is kept to"
+
+
+def test_where_it_loses_the_first_token_is_followed_by_a_grant_at_once():
+    pair = PairRecord()
+    assert Speculation(pair, "", None).first_grant(True, 1) == 0
+    loses(pair.calibration.at(1))
+    assert Speculation(pair, "", None).first_grant(True, 1) > 0
