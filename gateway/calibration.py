@@ -6,7 +6,7 @@ spent without the draft, and what a token costs then is held against what it cos
 """
 
 from dataclasses import dataclass, field
-from math import log, sqrt
+from math import log, log2, sqrt
 from statistics import median
 
 ON_TOKENS, OFF_TOKENS = 48, 16  # tokens a sequence of a trial's windows where one runs; of n sequences 1/√n of it
@@ -131,8 +131,8 @@ class Calibration:
     loads: dict[int, LoadCalibration] = field(default_factory=dict)
 
     def at(self, num_sequences: int) -> LoadCalibration:
-        """Loads within a factor of two count as one."""
-        return self.loads.setdefault(num_sequences.bit_length(), LoadCalibration())
+        """Loads count as one that lie nearest to the same power of two: 1, 2, 3 to 5, 6 to 11, 12 to 22, and so on."""
+        return self.loads.setdefault(round(log2(num_sequences)), LoadCalibration())
 
 
 class Calibrating:

@@ -46,5 +46,6 @@ PEER_MODES = (
     PeerMode("openvino", "int4"),
     PeerMode("openvino", "int4-draft"),
     PeerMode("llama", "plain"),
-    PeerMode("llama", "lookup", max_batch=1),
+    PeerMode("llama", "lookup"),
+    PeerMode("llama", "draft"),
 )
