@@ -11,6 +11,7 @@ class Story:
 
     target: str
     layers: tuple[int, ...]
+    start: str
     num_ids: int
     coverage: float
     num_documents: int
@@ -40,12 +41,13 @@ def readme(story: Story, figures: Figures, folder_name: str) -> str:
     prompts = (
         "prompts of its operator's" if story.own_prompts else "prompts that it wrote itself or that Forerun made up"
     )
+    began = f"; begun as the draft {story.start} with layers put between its own" if story.start else ""
     return f"""# A draft for {story.target}
 
 Made by `forerun distill`; serve it with `forerun draft --model {folder_name} --target-model {story.target}`.
 The embedding is the target's own and so not in the file.
 
-- Layers: started as the target's {", ".join(map(str, story.layers))}.
+- Layers: the target's {", ".join(map(str, story.layers))}{began}.
 - Vocabulary: {story.num_ids} ids, {100 * story.coverage:.1f} % of what the target writes.
 - Text: {story.num_documents} texts of the target's own, {story.num_tokens} tokens at T in {{0, 0.7, 1}},
   after {prompts}; {story.top_k} tokens of its law kept at each position; {story.writing_min:.0f} minutes.

@@ -23,7 +23,7 @@ def with_layers(target: Path, layers: tuple[int, ...], device: torch.device) -> 
     teacher = auto.from_pretrained(
         target, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, local_files_only=True
     )
-    stack = _stack(teacher)
+    stack = stack_of(teacher)
     config = draft_config(teacher.config, layers)
     attention = _ATTENTION.get(device.type, "sdpa")
     module = auto.from_config(config, attn_implementation=attention, dtype=torch.float32)
@@ -42,7 +42,7 @@ def draft_config(config: PretrainedConfig, layers: tuple[int, ...]) -> Pretraine
     return type(config).from_dict(cut.to_dict())
 
 
-def _stack(module: nn.Module) -> str:
+def stack_of(module: nn.Module) -> str:
     """The name of the list that holds the layers."""
     config: Any = module.config
     for name, part in module.named_modules():

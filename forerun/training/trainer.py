@@ -15,7 +15,6 @@ from forerun.training.batches import Batch, collate, order
 from forerun.training.corpus import Corpus
 from forerun.training.head_loss import head_loss
 from forerun.training.loss import distance
-from forerun.training.optimizer import Optimizer
 from forerun.training.stopwatch import Stopwatch
 from forerun.training.student import Student
 from forerun.training.vocabulary import columns_of
@@ -26,6 +25,8 @@ WARMUP = 0.03
 MICRO_TOKENS = 4096
 """Tokens of one forward; a step adds up the gradients of several."""
 
+_BETAS = (0.9, 0.95)
+_WEIGHT_DECAY = 0.01
 _MAX_NORM = 1.0
 
 
@@ -63,7 +64,7 @@ class Trainer:
         self.student, self._corpus, self._course, self._clock = student, corpus, course, clock
         self._columns_of = columns_of(student.ids, vocab_size)
         self._weights = student.weights()
-        self._optimizer = Optimizer(list(self._weights.values()))
+        self._optimizer = torch.optim.AdamW(self._weights.values(), betas=_BETAS, weight_decay=_WEIGHT_DECAY)
         self._places, self._lengths = np.flatnonzero(~corpus.held_out[:num_documents]), corpus.lengths
         self._micro_tokens = min(course.batch_tokens, MICRO_TOKENS)
         self._epoch, self._cursor = 0, 0
@@ -109,7 +110,8 @@ class Trainer:
         self._batches = self._order()
 
     def _step(self, progress: float) -> StepResult:
-        self._optimizer.set_rate(self._course.learning_rate * rate(progress))
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._course.learning_rate * rate(progress)
         batches = [self._next() for _ in range(max(1, self._course.batch_tokens // self._micro_tokens))]
         num_positions = sum(len(batch.rows) for batch in batches)
         sums = np.zeros(3)
@@ -125,6 +127,7 @@ class Trainer:
             sums += [float(part) for part in (totals.loss.detach(), totals.overlap, totals.num_agreeing)]
         torch.nn.utils.clip_grad_norm_(self._weights.values(), _MAX_NORM)
         self._optimizer.step()
+        self._optimizer.zero_grad()
         self.num_steps += 1
         return StepResult(sum(batch.input_ids.numel() for batch in batches), *(sums / num_positions).tolist())
 

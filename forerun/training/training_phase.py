@@ -13,6 +13,7 @@ from forerun.training.corpus import Corpus
 from forerun.training.display import Display
 from forerun.training.evaluation import Figures, evaluate
 from forerun.training.export import export
+from forerun.training.growth import grow
 from forerun.training.interruption import Interruption
 from forerun.training.ledger import Ledger
 from forerun.training.report import Story, line, readme
@@ -56,7 +57,10 @@ class TrainingPhase:
         self._held_out = [corpus.document(int(place)) for place in np.flatnonzero(held_out)[:MAX_HELD_OUT]]
         ids = saved["ids"].numpy() if saved else self._choose_ids()
         self._columns_of = columns_of(ids, vocab_size)
-        self._student = Student(with_layers(target.folder, layers, torch.device(config.device)), ids)
+        module = with_layers(target.folder, layers, torch.device(config.device))
+        if config.start_folder is not None and not saved:
+            grow(module, config.start_folder)
+        self._student = Student(module, ids)
         course = Course(config.batch_tokens, config.learning_rate, config.seed)
         self._trainer = Trainer(self._student, corpus, self._num_documents, vocab_size, course)
         if saved:
@@ -101,6 +105,7 @@ class TrainingPhase:
         return Story(
             target=self._target.name,
             layers=self._layers,
+            start=config.start_folder.name if config.start_folder is not None else "",
             num_ids=len(self._student.ids),
             coverage=coverage(self._mass, self._student.ids),
             num_documents=self._num_documents,
