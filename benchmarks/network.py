@@ -30,7 +30,7 @@ from gateway.ahead import AheadMode
 DELAYS_S = (0.0, 0.001, 0.005, 0.02, 0.05)
 BARS = {"draft": 0.98, "target": 0.95}
 AGREEMENT = 0.15
-NUM_WARM = 2  # answers of a cell by which the gateway learns its pair
+NUM_WARM = 8  # answers of a cell by which the gateway learns its pair, trials without the draft included
 GREEDY = RULES["greedy"]
 
 

@@ -1,7 +1,7 @@
 """Values of forerun.types ⇄ messages of protos/forerun/v1. What comes from a peer is checked here, once."""
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -74,14 +74,13 @@ def proposal_from_pb(pb: common_pb2.Proposal) -> Proposal:
     check_laws(pb)
     laws: tuple[SparseLaw, ...] = ()
     if pb.support_lens:
-        cuts = np.cumsum([0, *pb.support_lens]).tolist()
         ids, weights = np.array(pb.support_ids, np.int64), np.array(pb.weights, np.int64)
-        laws = tuple(_law(ids[start:end], weights[start:end]) for start, end in pairwise(cuts))
+        laws = tuple(SparseLaw(ids[start:end], weights[start:end]) for start, end in _spans(pb.support_lens))
     return Proposal(pb.base_len, tuple(pb.tokens), laws, pb.draft_s)
 
 
 def check_laws(pb: common_pb2.Proposal) -> None:
-    """Raises InvalidRequest unless there are no laws, or one a token with as many ids as weights, each at least 1.
+    """Raises InvalidRequest unless there are no laws, or one a token: different ids, as many weights, each at least 1.
 
     Counts come first: what a hostile peer sends is not walked through before its size is known to be sane.
     """
@@ -93,14 +92,13 @@ def check_laws(pb: common_pb2.Proposal) -> None:
         raise InvalidRequest(f"laws do not fit: {num_ids} ids, lengths that sum to {sum(lens)}")
     if lens and (min(lens) == 0 or min(pb.weights) == 0):
         raise InvalidRequest("every proposed token needs one law, not empty, with weights of at least 1")
-
-
-def _law(
-    ids: "np.ndarray[tuple[int], np.dtype[np.int64]]", weights: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-) -> SparseLaw:
-    if len(np.unique(ids)) != len(ids):
+    ids = list(pb.support_ids)
+    if any(len(set(ids[start:end])) < end - start for start, end in _spans(lens)):
         raise InvalidRequest("a law names a token twice")
-    return SparseLaw(ids, weights)
+
+
+def _spans(lens: Iterable[int]) -> Iterable[tuple[int, int]]:
+    return pairwise(accumulate(lens, initial=0))
 
 
 def logprobs_to_pb(logprobs: Iterable[TokenLogprobs]) -> list[target_pb2.TokenLogprobs]:

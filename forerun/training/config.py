@@ -18,7 +18,9 @@ class DistillConfig:
     minutes: float = option(60.0, "time for writing text and training on it, over all starts together")
     out: str = option("", "folder for the draft; the same one again goes on where it stopped")
     tokens: int = option(4_000_000, "most tokens that the target writes")
-    start: str = option("", "folder of an earlier draft to begin as, with layers put between its own where it has fewer")
+    start: str = option(
+        "", "folder of an earlier draft to begin as, with layers put between its own where it has fewer"
+    )
     data_share: float = option(0.5, "most of the minutes that writing may take")
     data: str = option("", "folder of the text, where several drafts learn from one; empty for OUT/data")
     prompts: str = option("", "prompts of your own: a file of lines, or .jsonl with `prompt` or `turns`")

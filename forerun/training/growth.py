@@ -15,16 +15,26 @@ _OUTPUTS = ("o_proj.weight", "down_proj.weight")
 """What a layer adds to the stream goes through these; where they are zero it adds nothing, and learns to (Net2Net)."""
 
 
+def num_layers(earlier: Path) -> int:
+    """Of the draft in a folder. Raises ConfigError where there is none."""
+    try:
+        config = json.loads((earlier / _CONFIG).read_text(encoding="utf-8"))
+        return int(config["num_hidden_layers"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"--start {earlier} is no folder of a draft: {error}") from error
+
+
 def grow(module: Any, earlier: Path) -> None:
     """Writes the draft in the folder `earlier` into `module`, half its layers first and half last.
 
     Raises ConfigError for a folder that holds none, or one that does not fit.
     """
-    weights, num_layers = _read(earlier)
+    count = num_layers(earlier)
+    weights = load_file(earlier / _WEIGHTS)
     stack, total = stack_of(module), module.config.num_hidden_layers
-    if num_layers > total:
-        raise ConfigError(f"--start {earlier} has {num_layers} layers, more than the {total} of --layers")
-    places = [index if index < (num_layers + 1) // 2 else total - num_layers + index for index in range(num_layers)]
+    if count > total:
+        raise ConfigError(f"--start {earlier} has {count} layers, more than the {total} of --layers")
+    places = [index if index < (count + 1) // 2 else total - count + index for index in range(count)]
     state = module.state_dict()
     for name, weight in weights.items():
         renamed = _renamed(name, stack, places)
@@ -35,14 +45,6 @@ def grow(module: Any, earlier: Path) -> None:
         for name in _outputs(state, f"{stack}.{index}."):
             state[name] = torch.zeros_like(state[name])
     module.load_state_dict(state)
-
-
-def _read(folder: Path) -> tuple[dict[str, torch.Tensor], int]:
-    try:
-        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-        return load_file(folder / _WEIGHTS), int(config["num_hidden_layers"])
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"--start {folder} is no folder of a draft: {error}") from error
 
 
 def _renamed(name: str, stack: str, places: list[int]) -> str:

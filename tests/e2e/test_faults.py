@@ -250,8 +250,8 @@ def _always_eos(ids, propose):
 
 HOSTILE = (
     scripted.wrong_tokens, _always_eos, scripted.unknown_ids, scripted.too_many, scripted.wrong_base,
-    scripted.malformed_laws, scripted.empty_message, scripted.nothing_to_say, scripted.silent, scripted.fault,
-    scripted.dies,
+    scripted.malformed_laws, scripted.doubled_laws, scripted.empty_message, scripted.nothing_to_say, scripted.silent,
+    scripted.fault, scripted.dies,
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ TEXT = continuation(PROMPT, NUM)
         scripted.too_many,
         scripted.wrong_base,
         scripted.malformed_laws,
+        scripted.doubled_laws,
         scripted.empty_message,
         scripted.nothing_to_say,
         scripted.silent,

@@ -371,6 +371,13 @@ def malformed_laws(ids, propose):
     return proposal(len(ids), continuation(ids, propose.k), support_lens=[7], support_ids=[1], weights=[0])
 
 
+def doubled_laws(ids, propose):
+    """Each of the right shape, but for one that names a token twice."""
+    tokens = continuation(ids, propose.k)
+    num = len(tokens)
+    return proposal(len(ids), tokens, support_lens=[2] * num, support_ids=[3, 3] * num, weights=[1, 1] * num)
+
+
 def empty_message(ids, propose):
     return draft_pb2.DraftReply()
 
