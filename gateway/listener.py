@@ -61,12 +61,12 @@ class Listener:
         return True
 
     async def move_target(self, error: ForerunError) -> None:
-        """Goes on at another replica, after a growing pause where none gives a verdict; raises the incurable.
+        """Opens the sequence anew, after a growing pause where none gives a verdict; raises the incurable.
 
         One that fell silent is not asked again: that would cost the client another silence.
         """
         if isinstance(error, InvalidRequest):
-            raise error
+            self._blame_proposal(error)
         if isinstance(error, DeadlineExceeded) and not self._target.has_other():
             raise error
         self._learning.moved()
@@ -84,6 +84,15 @@ class Listener:
             else:
                 self.num_moves += 1
                 return
+
+    def _blame_proposal(self, error: InvalidRequest) -> None:
+        """What a target refuses with a proposal under verification is the draft's fault first; else it is raised."""
+        if not self._target.has_proposal():
+            raise error
+        self._target.drop_proposal()
+        self._watch.nonsense(error)
+        if self._draft is not None:
+            self._draft.give_up()
 
     async def _hear_target(self, reply: object) -> None:
         try:

@@ -111,6 +111,10 @@ class TargetLink:
         """The first tokens of the proposal under verification."""
         return tuple(self._proposal.tokens[:num_accepted]) if self._proposal is not None else ()
 
+    def drop_proposal(self) -> None:
+        """Asks for a token of the target's own in its place; the stream has to be opened anew."""
+        self._proposal = None
+
     def settled(self) -> None:
         """A verdict was committed: the proposal is history."""
         self._proposal = None

@@ -54,6 +54,20 @@ async def test_ids_outside_the_vocabulary_reach_the_target_to_be_rejected():
     assert stats.num_draft_tokens > stats.num_accepted_tokens
 
 
+@pytest.mark.parametrize("num_targets", [1, 2])
+async def test_a_target_that_refuses_a_proposal_as_invalid_costs_the_draft_its_stream_not_the_client_its_text(
+    num_targets,
+):
+    """Whatever a draft can say that the gateway lets pass and a target does not."""
+    fault = common_pb2.Fault(code=grpc.StatusCode.INVALID_ARGUMENT.value[0], message="no such proposal")
+    targets, sink = [ScriptedTarget(proposal_fault=fault) for _ in range(num_targets)], Collector()
+    async with house(targets, [ScriptedDraft()]) as pair:
+        async with asyncio.timeout(10):
+            stats = await pair.coordinator.run(request(NUM, 3), sink)
+    assert sink.tokens == TEXT
+    assert stats.num_accepted_tokens == 0
+
+
 async def test_nonsense_is_counted_and_its_stream_closed():
     draft = ScriptedDraft(scripted.wrong_base)
     async with house([ScriptedTarget()], [draft]) as pair:

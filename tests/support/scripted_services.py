@@ -158,8 +158,8 @@ class ScriptedTarget(_Scripted, target_pb2_grpc.TargetServiceServicer):
 
     die_after: verdicts of the whole service after which every stream breaks. forget_after: verdicts of a stream after
     which it forgets all but 2 tokens, once, as soon as nothing is due. gate: awaited before every step. wait_first:
-    sends Waiting that often. fault: sent in place of the first verdict. garble: called with each Verdict before it is
-    sent.
+    sends Waiting that often. fault: sent in place of the first verdict; proposal_fault: of the first on a proposal.
+    garble: called with each Verdict before it is sent.
     """
 
     def __init__(self, info_=None, tokens=TOKENS, **script):
@@ -169,6 +169,7 @@ class ScriptedTarget(_Scripted, target_pb2_grpc.TargetServiceServicer):
         self.gate = script.pop("gate", None)
         self.wait_first = script.pop("wait_first", 0)
         self.fault = script.pop("fault", None)
+        self.proposal_fault = script.pop("proposal_fault", None)
         self.garble = script.pop("garble", None)
         assert not script, script
 
@@ -228,8 +229,9 @@ class _TargetSession(_Session):
             await asyncio.sleep(0)
         if self.ended or self.limit <= len(self.ids):
             return
-        if service.fault is not None:
-            await self.context.write(target_pb2.TargetReply(fault=service.fault))
+        fault = service.fault or (service.proposal_fault if self.proposal is not None else None)
+        if fault is not None:
+            await self.context.write(target_pb2.TargetReply(fault=fault))
             self.ended = True
             return
         if service.die_after is not None and service.seen.num_produced >= service.die_after:
