@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any], environ: Mappin
     for field in dataclasses.fields(cls):
         env = "FORERUN_" + field.name.upper()
         convert = _converter(hints[field.name])
-        default = _from_env(environ, env, convert, field.default)
+        default = _from_env(environ, env, convert, field.default, field.metadata.get("choices"))
         help_text = f"{field.metadata.get('help', '')} [{env}, default {field.default!r}]".replace("%", "%%")
         flag = "--" + field.name.replace("_", "-")
         if convert is _boolean:
@@ -54,13 +54,18 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any], environ: Mappin
             parser.add_argument(flag, default=default, type=convert, choices=choices, help=help_text)
 
 
-def _from_env(environ: Mapping[str, str], env: str, convert: Any, default: Any) -> Any:
+def _from_env(
+    environ: Mapping[str, str], env: str, convert: Any, default: Any, choices: Sequence[str] | None = None
+) -> Any:
     if env not in environ:
         return default
     try:
-        return convert(environ[env])
+        value = convert(environ[env])
     except ValueError as error:
         raise ConfigError(f"{env}={environ[env]!r} is not valid: {error}") from error
+    if choices is not None and value not in choices:
+        raise ConfigError(f"{env}={environ[env]!r} is none of {', '.join(map(str, choices))}")
+    return value
 
 
 def _converter(hint: Any) -> Any:

@@ -12,9 +12,10 @@ from statistics import median
 ON_TOKENS, OFF_TOKENS = 48, 16  # tokens a sequence of a trial's windows where one runs; of n sequences 1/√n of it
 MIN_ON_TOKENS, MIN_OFF_TOKENS = 12, 6
 SETTLE_TOKENS = 4  # tokens a sequence until all follow a window's turn
+BACK_TOKENS = 10  # the same where they first use up what they may go on for without the draft
 BRING_TOKENS = 16  # the same where the draft has to be brought in first
-NUM_FIRST_TRIALS = 4  # at once, unless fewer make it clear
-REST_TOKENS, MAX_REST_TOKENS = 128, 4096  # a sequence, until the next trial; doubles
+MIN_FIRST_TRIALS, MAX_FIRST_TRIALS = 3, 5  # at once; the device may have stood still in one, so one decides nothing
+REST_TOKENS, MAX_REST_TOKENS = 256, 4096  # a sequence, until the next trial; doubles
 LOSS_REST_TOKENS = 1024  # the least where the draft loses: there a trial costs more
 NUM_SAMPLES = 5  # trials of late, whose median counts
 NOISE = 1.0  # standard deviation of one token's cost in a round, as a share: how many are accepted is luck
@@ -22,6 +23,7 @@ DEVICE_NOISE = 0.03  # of a whole trial's: the machine serves others too
 SURE_LOSS, SURE_GAIN = 1.0, -1.5  # standard deviations; between them it stays on
 MIN_SPECULATED = 0.05  # of a trial's tokens; with less it says nothing
 BETTER, NUM_ASKING = 1.2, 8  # promises that are so much higher, so often, bring the next trial forward
+MAX_AGE_S = 60.0  # of a trial that nothing was added to; then it begins anew
 
 
 @dataclass
@@ -55,8 +57,10 @@ class LoadCalibration:
         self._on, self._off = _Window(), _Window()
         self._costs: list[float] = []  # of a token, log of with over without
         self._noise = 0.0  # of one of them
-        self._rest, self._loses = REST_TOKENS, False
+        self._rest, self._has_rested, self._loses = REST_TOKENS, False, False
         self._promise, self._num_asking = 0.0, 0
+        self._heeded = 0.0  # the promise that brought this trial forward
+        self._seen_at = 0.0
 
     @property
     def is_off(self) -> bool:
@@ -74,11 +78,14 @@ class LoadCalibration:
             self._num_asking += 1
             if self._num_asking >= NUM_ASKING:
                 self._costs.clear()
-                self._rest = REST_TOKENS
                 self._turn()
+                self._heeded = gain
 
-    def saw(self, num_sequences: int, num_tokens: int, seconds: float, gain: float | None) -> None:
+    def saw(self, num_sequences: int, num_tokens: int, seconds: float, gain: float | None, now: float = 0.0) -> None:
         """One of num_sequences got num_tokens after `seconds`, in a round that promised `gain`; None without."""
+        if self._window > 0 and now > self._seen_at + MAX_AGE_S:
+            self._begin_trial()
+        self._seen_at = now
         self._progress += num_tokens / num_sequences
         if self._window > 0 and self._progress > self._settle():
             (self._off if self._window == 2 else self._on).saw(num_tokens, seconds, gain)
@@ -92,30 +99,47 @@ class LoadCalibration:
         return self._settle() + max(most / sqrt(num_sequences), least)
 
     def _settle(self) -> float:
-        return BRING_TOKENS if self._window == 1 and self._loses else SETTLE_TOKENS
+        if self._window == 1 and self._loses:
+            return BRING_TOKENS
+        return BACK_TOKENS if self._window == 3 else SETTLE_TOKENS
 
     def _turn(self) -> None:
+        if self._window == 0:
+            self._heeded = 0.0
+            self._begin_trial()
+            return
         self.epoch += 1
-        self._progress, self._num_asking = 0.0, 0
+        self._progress = 0.0
         self._window = (self._window + 1) % 4
         if self._window == 0:
             self._judge(self._on, self._off)
-            self._on, self._off = _Window(), _Window()
+
+    def _begin_trial(self) -> None:
+        self.epoch += 1
+        self._window, self._progress, self._num_asking = 1, 0.0, 0
+        self._on, self._off = _Window(), _Window()
 
     def _judge(self, on: _Window, off: _Window) -> None:
-        if off.num_tokens and on.num_speculated > MIN_SPECULATED * on.num_tokens:
+        says_something = on.seconds and off.seconds and on.num_speculated > MIN_SPECULATED * on.num_tokens
+        if says_something:
             self._costs = [*self._costs, log(on.token_s() / off.token_s())][-NUM_SAMPLES:]
             self._noise = DEVICE_NOISE + NOISE * sqrt(on.num_speculated) / on.num_tokens
-            self._promise = on.num_speculated / on.num_without
-        evidence = self._evidence()
-        self._loses = evidence > SURE_LOSS
-        if 0 < len(self._costs) < NUM_FIRST_TRIALS and SURE_GAIN < evidence < -SURE_GAIN:
-            self._window = 1
+            self._promise = max(on.num_speculated / on.num_without, self._heeded)
+        if says_something and self._is_unsure():
+            self._begin_trial()
             return
+        self._loses = self._evidence() > SURE_LOSS
         if self._costs:
-            self._rest = min(2 * self._rest, MAX_REST_TOKENS)
+            self._rest = min(2 * self._rest, MAX_REST_TOKENS) if self._has_rested else self._rest
+            self._has_rested = True
         if self._loses:
             self._rest = max(self._rest, LOSS_REST_TOKENS)
+
+    def _is_unsure(self) -> bool:
+        num = len(self._costs)
+        if num >= MAX_FIRST_TRIALS:
+            return False
+        return num < MIN_FIRST_TRIALS or SURE_GAIN < self._evidence() < -SURE_GAIN
 
     def _evidence(self) -> float:
         """That the draft loses, in standard deviations."""
@@ -157,5 +181,5 @@ class Calibrating:
         if self._since is not None:
             before, epoch, since = self._since
             if before is load and epoch == load.epoch:
-                load.saw(num_sequences, num_tokens, now - since, self._gain)
+                load.saw(num_sequences, num_tokens, now - since, self._gain, now)
         self._since, self._gain = (load, load.epoch, now), None

@@ -67,7 +67,7 @@ class ChoiceRun:
             with self._watch_alone(grant) as span_id:
                 self._target.verify(self._transcript, grant=grant, span_id=span_id)
                 await self._listener.hear_until(self._transcript.num_prompt_tokens + 1)
-            if self._draft is not None and grant > 0:
+            if grant > 0:
                 await self._alone()
 
     async def _prompt_logprobs(self) -> None:

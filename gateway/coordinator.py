@@ -76,8 +76,13 @@ class Coordinator:
         return await self._choice_run(request, sink, span, metadata).run()
 
     def capacity(self) -> int | None:
-        """Choices that the targets can run at the same time; None where one does not say, or none is there."""
-        each = [target.info.max_sequences for target in self._targets.all if target.healthy and target.info]
+        """Choices that the targets can run at the same time; None where one does not say.
+
+        While none is well, as many as those that are out could: what waits is not to be let in to fail.
+        """
+        known = [target for target in self._targets.all if target.info is not None]
+        healthy = [target for target in known if target.healthy] or known
+        each = [target.info.max_sequences for target in healthy if target.info is not None]
         return sum(each) if each and all(each) else None
 
     def _choice_run(self, request: ChoiceRequest, sink: Sink, span: Span, metadata: Metadata) -> ChoiceRun:

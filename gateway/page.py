@@ -3,6 +3,7 @@
 import asyncio
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Final
 
 from forerun.errors import ServiceUnavailable
@@ -24,7 +25,7 @@ class Page:
         try:
             text = await asyncio.to_thread(self._read, self._url)
             return frozenset(_place(line.strip()) for line in text.splitlines() if line.strip())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise ServiceUnavailable(f"{self._url} lists no replicas: {error}") from error
 
 

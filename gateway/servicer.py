@@ -11,6 +11,7 @@ from forerun.rpc.status import abort
 from forerun.types import TokenLogprobs
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
 from gateway.api.core import Core
+from gateway.api.http import off_loop
 from gateway.api.job import Job, Piece
 from gateway.api.runner import Run
 from gateway.api.totals import Totals
@@ -48,7 +49,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         try:
             with self._core.clients.inside(metadata.get("authorization", "")) as tenant:
-                job = self._read(request, request_id, metadata, tenant)
+                job = await self._read(request, request_id, metadata, tenant)
                 async with self._core.running(job, request_id, metadata.get("traceparent")) as run:
                     responses = _Responses(self._core.text, job, request_id, run)
                     async for piece in run.pieces():
@@ -57,13 +58,13 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         except Exception as error:
             await abort(context, error)
 
-    def _read(
+    async def _read(
         self, request: gateway_pb2.GenerateRequest, request_id: str, metadata: Mapping[str, str], tenant: str
     ) -> Job:
         is_chat = request.WhichOneof("prompt") == "chat"
         try:
             read = self._core.requests.chat if is_chat else self._core.requests.completion
-            return read(request_body(request), tenant)
+            return await off_loop(request.ByteSize(), lambda: read(request_body(request), tenant))
         except Exception as error:
             endpoint = "chat" if is_chat else "completion"
             self._core.refused(endpoint, error, request_id, metadata.get("traceparent"))

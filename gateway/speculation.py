@@ -95,7 +95,9 @@ class Speculation:
             return 0
         limit, load = min(limit, self._max_k), self._pair.calibration.at(num_sequences)
         if load.is_off:
-            load.promises(self._best(num_sequences, limit).gain)
+            promised = self._best(num_sequences, limit).gain
+            if promised >= MIN_GAIN:
+                load.promises(promised)
             return 0
         return self._adaptive(num_sequences, limit)
 

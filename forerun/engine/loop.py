@@ -169,14 +169,16 @@ class EngineLoop:
         self._on_step(step)
 
     def _deliver(self, slices: Seq[Slice], logits: StepLogits, step: StepReport) -> None:
+        """Owners may remove sequences, others of the step too, so its rows are told apart before any of them hears."""
         row = 0
-        for piece in slices:
-            sequence = piece.sequence
+        for piece, num_logits in [(piece, _num_logits(piece)) for piece in slices]:
+            sequence, rows = piece.sequence, logits[row : row + num_logits]
+            row += num_logits
+            if sequence not in self._owners:
+                continue
             sequence.num_computed += piece.num_tokens
             self.table.index_committed(sequence)
-            if sequence.num_due == 0 and sequence.num_logits:
-                rows = logits[row : row + sequence.num_logits]
-                row += sequence.num_logits
+            if num_logits:
                 self._hand_over(sequence, rows, step)
 
     def _hand_over(self, sequence: Sequence, rows: Rows, step: StepReport) -> None:
@@ -209,11 +211,16 @@ class EngineLoop:
 
     def _tell_starved(self) -> None:
         for sequence in self._waiting():
-            owner = self._owners[sequence]
-            self._obey(partial(owner.on_starved, STARVED), owner)
+            if (owner := self._owners.get(sequence)) is not None:
+                self._obey(partial(owner.on_starved, STARVED), owner)
 
     def _waiting(self) -> list[Sequence]:
         return [sequence for sequence in self.scheduler.waiting if sequence.num_due > 0]
+
+
+def _num_logits(piece: Slice) -> int:
+    """Rows of logits that the slice gives: those of a sequence that it completes (batch.flatten)."""
+    return piece.sequence.num_logits if piece.sequence.num_due == piece.num_tokens else 0
 
 
 def _as_fault(error: Exception) -> ForerunError:

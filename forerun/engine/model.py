@@ -176,8 +176,9 @@ def _trim_head(module: Any, folder: Path) -> None:
     if ids is None:
         return
     full = module.get_output_embeddings()
-    if len(ids) == 0 or ids.min() < 0 or ids.max() >= full.weight.shape[0]:
-        raise ConfigError(f"{folder / 'vocab.npy'} names ids outside the head's {full.weight.shape[0]} rows")
+    if len(ids) == 0 or ids.min() < 0 or ids.max() >= full.weight.shape[0] or len(set(ids.tolist())) < len(ids):
+        rows = full.weight.shape[0]
+        raise ConfigError(f"{folder / 'vocab.npy'} names ids outside the head's {rows} rows, or one of them twice")
     head = torch.nn.Linear(full.weight.shape[1], len(ids), bias=full.bias is not None, dtype=full.weight.dtype)
     head.weight = torch.nn.Parameter(full.weight.detach()[torch.from_numpy(ids)].clone(), requires_grad=False)
     if full.bias is not None:

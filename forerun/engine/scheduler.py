@@ -55,7 +55,7 @@ class Scheduler:
 
     @property
     def num_queued(self) -> int:
-        return sum(1 for sequence in self.waiting if sequence.num_due > 0)
+        return sum(1 for sequence in self.waiting if sequence.num_due > 0 and not sequence.expendable)
 
     def schedule(self, max_rows: int, prefill_budget: Callable[[int], int]) -> list[Slice]:
         """The slices of the next step, all with blocks reserved.
@@ -102,7 +102,7 @@ class Scheduler:
         missing = self._table.num_missing_blocks(sequence, sequence.goal)
         idle = [s for s in self.running if s.num_due == 0 and not s.expendable]
         idle += [s for s in self.running if s.expendable]
-        if missing > pool.num_free + sum(self._table.num_freeable_blocks(s) for s in idle):
+        if missing > pool.num_free + self._table.num_freeable_blocks(idle):
             return False
         while missing > pool.num_free:
             self._preempt(idle.pop())

@@ -3,6 +3,8 @@
 import hashlib
 import itertools
 from array import array
+from collections import Counter
+from collections.abc import Iterable
 
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.sequence import Sequence
@@ -123,17 +125,19 @@ class SequenceTable:
             self.pool.withdraw(block)
         sequence.num_committed = 0
 
-    def num_freeable_blocks(self, sequence: Sequence) -> int:
-        """Blocks that nobody else holds."""
-        return sum(1 for block in sequence.block_table if self.pool.ref_count(block) == 1)
+    def num_freeable_blocks(self, sequences: Iterable[Sequence]) -> int:
+        """Blocks that nobody but these holds."""
+        held = Counter(block for sequence in sequences for block in sequence.block_table)
+        return sum(self.pool.ref_count(block) == count for block, count in held.items())
 
     def evict(self, sequence: Sequence) -> None:
         """Frees all blocks; the tokens stay and will be computed again when they are next needed."""
-        if sequence.num_due == 0:
-            sequence.request(goal=0, num_logits=0)
+        is_idle = sequence.num_due == 0
         self._release_from(sequence, 0)
         sequence.block_hashes.clear()
         sequence.num_computed = 0
+        if is_idle:
+            sequence.rest()
 
     def _release_from(self, sequence: Sequence, index: int) -> None:
         for block in reversed(sequence.block_table[index:]):

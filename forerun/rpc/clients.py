@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from forerun.errors import ForerunError
+from forerun.errors import ForerunError, ServiceUnavailable
 from forerun.rpc import convert
 from forerun.rpc.channels import Channels, PeerTls
 from forerun.rpc.server import KEEPALIVE, MAX_MESSAGE_BYTES
@@ -72,9 +72,11 @@ class Peer:
             response_deserializer=reply.FromString,
         )
         try:
-            answer: M = await call(request, timeout=timeout_s)
+            answer: M | None = await call(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_of_rpc(error, self.name) from error
+        if answer is None:
+            raise ServiceUnavailable(f"{self.name} answered bytes that are no {reply.__name__}")
         return answer
 
     def _call(self, request: type[Message], reply: type[Message], metadata: Metadata) -> Any:

@@ -130,22 +130,6 @@ def verdict_to_pb(verdict: Verdict) -> target_pb2.Verdict:
     )
 
 
-def verdict_from_pb(pb: target_pb2.Verdict) -> Verdict:
-    """The verdict in `pb`."""
-    return Verdict(
-        pb.base_len,
-        pb.num_accepted,
-        pb.token,
-        logprobs_from_pb(pb.logprobs) if pb.logprobs else (),
-        pb.step_s,
-        pb.num_rows,
-        pb.num_queued,
-        pb.num_cached_tokens,
-        pb.refused,
-        pb.queued_s,
-    )
-
-
 def info_to_pb(info: ServiceInfo) -> common_pb2.Info:
     """The wire's form of `info`."""
     return common_pb2.Info(

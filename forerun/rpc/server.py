@@ -104,11 +104,6 @@ class Server:
         if self._probed is not None:
             await self._probed.stop(0)
 
-    async def serve_until(self, stop: asyncio.Event) -> None:
-        """Serves until `stop` is set, then drains."""
-        await stop.wait()
-        await self.drain()
-
 
 def stop_on_signals() -> asyncio.Event:
     """An event of the running loop that SIGTERM or SIGINT sets."""

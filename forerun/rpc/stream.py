@@ -102,12 +102,14 @@ class ClientStream(Generic[Request, Reply]):
         error: ForerunError = ServiceUnavailable(f"{self._peer} ended the stream")
         try:
             while (reply := await self._call.read()) is not _EOF:
+                if reply is None:
+                    raise ServiceUnavailable(f"{self._peer} sent bytes that are no message")
                 if not self._ended:
                     self._check_flood()
                     self._deliver(cast(Reply, reply))
             await self._raise_status()
-        except ServiceUnavailable as flood:
-            error = flood
+        except ServiceUnavailable as nonsense:
+            error = nonsense
             self._call.cancel()
         except (grpc.RpcError, asyncio.CancelledError) as failure:
             if isinstance(failure, grpc.RpcError):

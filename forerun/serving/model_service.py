@@ -50,7 +50,7 @@ class ModelService:
             block_size=self.engine.block_size,
             num_blocks=pool.num_blocks,
             num_free_blocks=pool.num_free,
-            num_running=len(scheduler.running),
+            num_running=sum(not sequence.expendable for sequence in list(scheduler.running)),
             num_waiting=scheduler.num_queued,
             max_sequences=scheduler.max_running,
         )

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from forerun.errors import Overloaded, ServiceUnavailable
 from gateway.api.limits import Limits
 
+LOOK_S = 1.0
+
 
 class Admission:
     """Counts choices. A request of more choices than there are places has all of them to itself.
@@ -69,13 +71,21 @@ class Admission:
         self._queue.append(entry)
         try:
             async with asyncio.timeout_at(deadline):
-                await place
+                await self._place(place)
         except TimeoutError as error:
             self._give_up(entry)
             raise Overloaded(f"no place was free within {self._limits.queue_s:g} s; try again later") from error
         except asyncio.CancelledError:
             self._give_up(entry)
             raise
+
+    async def _place(self, place: asyncio.Future[None]) -> None:
+        """Whoever leaves lets the next one in; that targets have come is looked for now and then."""
+        while not place.done():
+            await asyncio.wait((place,), timeout=LOOK_S)
+            if not place.done():
+                self._let_in()
+        place.result()
 
     def _give_up(self, entry: tuple[int, asyncio.Future[None]]) -> None:
         """Leaves the queue; a place that was given at the same moment is given back."""

@@ -20,7 +20,7 @@ class Freshness:
         self._fresh_s = fresh_s
         self._probe_timeout_s = probe_timeout_s
         self._last: float | None = None
-        self._probing = asyncio.Lock()
+        self._probing: asyncio.Task[str] | None = None
 
     def token(self) -> None:
         """Called whenever tokens were produced."""
@@ -28,10 +28,11 @@ class Freshness:
 
     async def check(self) -> str:
         """Returns "" where a token is fresh or the probe brought one, else why not."""
-        async with self._probing:
-            if self._last is not None and self._clock() - self._last < self._fresh_s:
-                return ""
-            return await self._probe()
+        if self._last is not None and self._clock() - self._last < self._fresh_s:
+            return ""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe())
+        return await asyncio.shield(self._probing)
 
     async def _probe(self) -> str:
         params = SamplingParams(temperature=0.0, verification=Verification.MATCH)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 import forerun
@@ -69,6 +69,8 @@ class OperationEndpoints:
             return json_response(await off_loop(len(raw), lambda: work(self._fields(raw))))
         except InvalidRequest as error:
             return error_response(error)
+        except ClientDisconnect:
+            return Response(status_code=499)
 
     def _fields(self, raw: bytes) -> Fields:
         fields = Fields(parse_json(raw))

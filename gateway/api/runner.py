@@ -1,7 +1,6 @@
 """Runs the choices of a request side by side and hands out what they produce, as it comes."""
 
 import asyncio
-import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -58,8 +57,7 @@ class Run:
         self._leaving = True
         for task in self._tasks.values():
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def prompt_logprobs(self, index: int) -> tuple[TokenLogprobs, ...]:
         """Returns the laws of the prompt of choice `index`, which only the first choice of a prompt asked for."""

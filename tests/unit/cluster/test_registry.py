@@ -1,5 +1,7 @@
 """What the registry lists, gateways read; what it does not answer changes nothing."""
 
+import asyncio
+
 import pytest
 
 from forerun.cluster.registry import Registry
@@ -38,6 +40,17 @@ async def test_another_page_is_no_empty_list(registry):
 async def test_a_page_of_something_else_is_no_list():
     with pytest.raises(ServiceUnavailable, match="is not host:port"):
         await Page("http://portal/", read=lambda url: "<html>Please log in: 10</html>").places()
+
+
+async def test_a_page_that_does_not_speak_http_is_no_list():
+    async def greet(reader, writer):
+        writer.write(b"hello\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ServiceUnavailable, match="lists no replicas"):
+            await Page(f"http://127.0.0.1:{port}/targets").places()
 
 
 async def test_a_registry_that_is_gone_cannot_be_asked(registry):

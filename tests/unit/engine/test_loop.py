@@ -119,6 +119,22 @@ def test_logits_go_to_the_owner_of_their_sequence(rig):
     assert [owner.next() for owner in owners] == [("logits", [[20 + n, 1], [30 + n, 2]]) for n in range(3)]
 
 
+def test_an_owner_may_let_go_of_a_neighbour_of_the_same_step(rig):
+    """Who stands behind that one hears its own row."""
+    first, going, last = Recorder(), Recorder(), Recorder()
+    first.then = lambda: rig.loop.remove(going.sequence)
+    rig.runner.gate = threading.Event()
+    rig.open([90])
+    rig.runner.entered.get(timeout=WAIT_S)
+    rig.open([10, 11], first)
+    rig.open([40, 41, 42, 43, 44], going)
+    rig.open([30, 31], last)
+    rig.runner.gate.set()
+    assert first.next() == ("logits", [[11, 1]])
+    assert last.next() == ("logits", [[31, 1]])
+    assert rig.device_faults.empty()
+
+
 def test_an_owner_may_ask_for_more_while_it_is_served(rig):
     owner = Recorder()
 

@@ -105,6 +105,25 @@ def test_idle_sequences_give_up_their_blocks_first():
     world.table.demand(late, 1)
     world.step()
     assert (busy.num_computed, idle.num_computed, late.num_computed) == (8, 0, 11)
+    assert idle.num_due == 0, "nobody asks for it: it is not computed again"
+    assert world.step() == []
+
+
+def test_what_idle_sequences_share_can_be_had_by_evicting_them_all():
+    """Two choices of one prompt, between rounds; a newcomer needs more than is free."""
+    world = CacheWorld(num_blocks=5)
+    prompt = list(range(12))
+    choices = [world.open([*prompt, 50]), None]
+    world.table.demand(choices[0], 1)
+    run_until_idle(world)
+    choices[1] = world.open([*prompt, 60])
+    world.table.demand(choices[1], 1)
+    run_until_idle(world)
+    assert world.pool.num_free == 0
+    newcomer = world.open([70 + i for i in range(12)])
+    world.table.demand(newcomer, 1)
+    run_until_idle(world)
+    assert newcomer.num_computed == 12
 
 
 def test_idle_sequences_keep_their_blocks_where_giving_them_up_would_not_help():

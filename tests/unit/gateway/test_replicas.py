@@ -70,6 +70,8 @@ async def test_as_many_choices_run_as_the_targets_have_places_in_their_batches(p
     if together:
         found.failed(found.all[0], ServiceUnavailable("gone"))
         assert coordinator.capacity() == 8
+        found.failed(found.all[1], ServiceUnavailable("gone"))
+        assert coordinator.capacity() == together, "nobody is let in to fail"
 
 
 async def test_without_a_healthy_replica_there_is_none():

@@ -72,6 +72,20 @@ async def test_without_a_limit_there_are_as_many_places_as_the_targets_have_at_t
 
 
 @in_virtual_time
+async def test_who_waits_is_let_in_when_a_target_comes_though_nobody_leaves():
+    places, order, end = [1], [], asyncio.Event()
+    door = Admission(Limits(queue_s=60.0), lambda: places[0])
+    tasks = [asyncio.create_task(holds(door, 1, order, name, end)) for name in "ab"]
+    await settle()
+    assert order == ["a"]
+    places[0] = 2
+    await asyncio.sleep(2.0)
+    assert order == ["a", "b"]
+    end.set()
+    await asyncio.gather(*tasks)
+
+
+@in_virtual_time
 async def test_a_small_request_does_not_overtake_a_large_one_that_waits():
     door, order, end = admission(), [], asyncio.Event()
     tasks = [asyncio.create_task(holds(door, n, order, n, end)) for n in (1, 2)]

@@ -38,6 +38,15 @@ async def test_probes_asked_for_together_are_one():
     assert len(coordinator.requests) == 1
 
 
+async def test_those_that_fail_are_one_too():
+    hanging = FakeCoordinator(lambda request: [1], gate=asyncio.Event())
+    freshness = Freshness(hanging, Clock(), probe_timeout_s=0.05)
+    async with asyncio.timeout(0.2):
+        answers = await asyncio.gather(*(freshness.check() for _ in range(20)))
+    assert all("no token" in answer for answer in answers)
+    assert len(hanging.requests) == 1
+
+
 async def test_a_probe_that_fails_or_hangs_says_so_and_leaves_nothing_behind():
     failing = FakeCoordinator(lambda request: [1], failure=ServiceUnavailable("gone"))
     assert await Freshness(failing, Clock()).check() == "gone"

@@ -139,6 +139,34 @@ async def test_a_port_that_is_taken_is_a_config_error():
     await server.drain()
 
 
+async def test_bytes_that_are_no_message_end_a_stream_and_fail_a_question(replies):
+    """A peer that speaks gRPC and something else in it."""
+
+    class Garbling(grpc.GenericRpcHandler):
+        def service(self, call):
+            if call.method.endswith("/Info"):
+                return grpc.unary_unary_rpc_method_handler(answer)
+            return grpc.stream_stream_rpc_method_handler(answers)
+
+    async def answer(request, context):
+        return b"\xff\xff\xff"
+
+    async def answers(requests, context):
+        yield b"\xff\xff\xff"
+        await asyncio.Event().wait()
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Garbling(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client, _ = await connected(f"127.0.0.1:{port}", replies)
+    assert "bytes that are no message" in str(await replies.next())
+    with pytest.raises(ServiceUnavailable, match="bytes that are no Info"):
+        await client.info()
+    await client.close()
+    await server.stop(0)
+
+
 async def test_draining_lets_a_running_stream_end_and_then_stops(replies):
     draft = ScriptedDraft()
     from forerun.v1 import draft_pb2_grpc
@@ -146,14 +174,12 @@ async def test_draining_lets_a_running_stream_end_and_then_stops(replies):
     server = Server(ServerSettings(grace_s=5), ["forerun.v1.DraftService"])
     draft_pb2_grpc.add_DraftServiceServicer_to_server(draft, server.grpc_server)
     client, stream = await connected(f"127.0.0.1:{await server.start()}", replies)
-    stop = asyncio.Event()
-    serving_task = asyncio.create_task(server.serve_until(stop))
     stream.post(ask(1))
     await replies.next()
-    stop.set()
+    draining = asyncio.create_task(server.drain())
     stream.post(ask(2))
     assert len((await replies.next()).proposal.tokens) == 2
     stream.end(DraftRequest(finish=Finish()))
     async with asyncio.timeout(4):
-        await serving_task
+        await draining
     await client.close()
