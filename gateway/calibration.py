@@ -16,11 +16,11 @@ BACK_TOKENS = 10  # the same where they first use up what they may go on for wit
 BRING_TOKENS = 16  # the same where the draft has to be brought in first
 MIN_FIRST_TRIALS, MAX_FIRST_TRIALS = 3, 5  # at once; the device may have stood still in one, so one decides nothing
 REST_TOKENS, MAX_REST_TOKENS = 256, 4096  # a sequence, until the next trial; doubles
-LOSS_REST_TOKENS = 1024  # the least where the draft loses: there a trial costs more
+LONG_REST_TOKENS = 1024  # the least where the draft loses, or clearly wins: there a trial costs more
 NUM_SAMPLES = 5  # trials of late, whose median counts
 NOISE = 1.0  # standard deviation of one token's cost in a round, as a share: how many are accepted is luck
 DEVICE_NOISE = 0.03  # of a whole trial's: the machine serves others too
-SURE_LOSS, SURE_GAIN = 1.0, -1.5  # standard deviations; between them it stays on
+SURE_LOSS, SURE_GAIN, CLEAR_GAIN = 1.0, -1.5, -4.0  # standard deviations; between the first two it stays on
 MIN_SPECULATED = 0.05  # of a trial's tokens; with less it says nothing
 BETTER, NUM_ASKING = 1.2, 8  # promises that are so much higher, so often, bring the next trial forward
 MAX_AGE_S = 60.0  # of a trial that nothing was added to; then it begins anew
@@ -128,12 +128,13 @@ class LoadCalibration:
         if says_something and self._is_unsure():
             self._begin_trial()
             return
-        self._loses = self._evidence() > SURE_LOSS
+        evidence = self._evidence()
+        self._loses = evidence > SURE_LOSS
         if self._costs:
             self._rest = min(2 * self._rest, MAX_REST_TOKENS) if self._has_rested else self._rest
             self._has_rested = True
-        if self._loses:
-            self._rest = max(self._rest, LOSS_REST_TOKENS)
+        if self._loses or evidence < CLEAR_GAIN:
+            self._rest = max(self._rest, LONG_REST_TOKENS)
 
     def _is_unsure(self) -> bool:
         num = len(self._costs)
