@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from forerun.cluster.load import Load
-from forerun.errors import ForerunError
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 1.0, 60.0
 STABLE_S = 300.0  # a replica that served this long is started again as if it never failed
@@ -93,7 +92,7 @@ class Pool:
                 started = clock()
                 try:
                     why = await replica.live()
-                except ForerunError as error:
+                except Exception as error:  # whatever the cluster's client raises: the replica is started again
                     why = str(error)
                 if replica not in self._replicas:
                     return

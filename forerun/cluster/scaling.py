@@ -20,9 +20,10 @@ class Scaler:
         """The size to have from now on; `size` is the present one, loads those of the replicas that serve."""
         waiting = sum(load.num_waiting for load in loads)
         running = sum(load.num_running for load in loads)
-        # One that is wanted and does not serve yet is not helped by one more.
-        busy = len(loads) == size and waiting >= self._up_queue * size
-        quiet = waiting == 0 and running <= self._down_running * (size - 1)
+        # One that is wanted and does not serve yet is not helped by one more; one that does not say is not idle.
+        all_say = len(loads) == size
+        busy = all_say and waiting >= self._up_queue * size
+        quiet = all_say and waiting == 0 and running <= self._down_running * (size - 1)
         self._num_busy = self._num_busy + 1 if busy else 0
         self._num_quiet = self._num_quiet + 1 if quiet else 0
         if self._num_busy >= BUSY_LOOKS and size < self._most:

@@ -225,7 +225,8 @@ def _num_blocks(settings: EngineSettings, shape: KvShape, device: torch.device) 
 
 
 def _max_model_len(settings: EngineSettings, loaded: LoadedModel, num_blocks: int) -> int:
-    own = int(getattr(loaded.config, "max_position_embeddings", 0)) or num_blocks * settings.block_size
+    text = loaded.config.get_text_config(decoder=True)
+    own = int(getattr(text, "max_position_embeddings", 0) or 0) or num_blocks * settings.block_size
     if settings.max_model_len > own:
         raise ConfigError(f"--max-model-len {settings.max_model_len} is over the model's own limit of {own}")
     return min(settings.max_model_len or own, num_blocks * settings.block_size)

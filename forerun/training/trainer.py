@@ -132,7 +132,7 @@ class Trainer:
         return StepResult(sum(batch.input_ids.numel() for batch in batches), *(sums / num_positions).tolist())
 
     def _next(self) -> Batch:
-        if self._cursor == len(self._batches):
+        if self._cursor >= len(self._batches):
             self._epoch, self._cursor = self._epoch + 1, 0
             self._batches = self._order()
         places = self._batches[self._cursor]
