@@ -15,7 +15,7 @@ from forerun.engine.owner import Owner, StepReport
 from forerun.engine.scheduler import SHORT, Scheduler, Slice
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
-from forerun.errors import ForerunError, SequenceFault
+from forerun.errors import ForerunError, SequenceFault, ServiceUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class EngineLoop:
         except Exception as error:
             log.exception("the device thread ended")
             for sequence in list(self._owners):
-                self._fail(sequence, error)
+                self._fail(sequence, _as_end(error))
             self._on_device_fault(error)
 
     def _take_commands(self) -> bool:
@@ -221,6 +221,13 @@ class EngineLoop:
 def _num_logits(piece: Slice) -> int:
     """Rows of logits that the slice gives: those of a sequence that it completes (batch.flatten)."""
     return piece.sequence.num_logits if piece.sequence.num_due == piece.num_tokens else 0
+
+
+def _as_end(error: Exception) -> ForerunError:
+    """What the sequences of a replica that ends are told: another replica can go on with them."""
+    if isinstance(error, ForerunError):
+        return error
+    return ServiceUnavailable(f"the device failed ({type(error).__name__}); this replica ends")
 
 
 def _as_fault(error: Exception) -> ForerunError:
