@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from forerun.errors import ConfigError
@@ -30,7 +31,10 @@ def grow(module: Any, earlier: Path) -> None:
     Raises ConfigError for a folder that holds none, or one that does not fit.
     """
     count = num_layers(earlier)
-    weights = load_file(earlier / _WEIGHTS)
+    try:
+        weights = load_file(earlier / _WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"--start {earlier} holds no weights that can be read: {error}") from error
     stack, total = stack_of(module), module.config.num_hidden_layers
     if count > total:
         raise ConfigError(f"--start {earlier} has {count} layers, more than the {total} of --layers")

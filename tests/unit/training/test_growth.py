@@ -62,6 +62,9 @@ def test_an_earlier_draft_that_does_not_fit_is_refused(target, earlier, tmp_path
         grow(with_layers(target, (0,), CPU), earlier[1])
     with pytest.raises(ConfigError, match="no folder of a draft"):
         grow(with_layers(target, (0, 3), CPU), tmp_path)
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 2}')
+    with pytest.raises(ConfigError, match="no weights that can be read"):
+        grow(with_layers(target, (0, 3), CPU), tmp_path)
     other = GPT2Config(vocab_size=40, n_embd=32, n_layer=4, n_head=4)
     AutoModelForCausalLM.from_config(other).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="does not fit"):
