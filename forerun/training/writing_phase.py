@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from forerun.engine.build import EngineSettings
+from forerun.prompt_file import read_prompts
 from forerun.training.config import DistillConfig
 from forerun.training.corpus import Corpus
 from forerun.training.display import Display
@@ -11,7 +12,6 @@ from forerun.training.generation import Generation, Plan
 from forerun.training.interruption import Interruption
 from forerun.training.ledger import Ledger
 from forerun.training.openings import make_openings
-from forerun.training.prompt_file import read_prompts
 from forerun.training.seeds import Passages
 from forerun.training.stopwatch import Stopwatch
 from forerun.training.target import Target

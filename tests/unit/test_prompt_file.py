@@ -3,7 +3,7 @@
 import pytest
 
 from forerun.errors import ConfigError
-from forerun.training.prompt_file import read_prompts
+from forerun.prompt_file import read_prompts
 
 
 def written(tmp_path, name, text):
