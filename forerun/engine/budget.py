@@ -1,5 +1,7 @@
 """How many prefill tokens may join a step, so that a long prompt does not stall the sequences that decode."""
 
+from forerun.errors import ConfigError
+
 MAX_STRETCH = 0.4
 """A step that decodes may take this much longer because of prefill: even then a slow one is seldom twice as long."""
 MIN_CHUNK = 8
@@ -7,9 +9,14 @@ _WEIGHT = 0.2
 
 
 class PrefillBudget:
-    """Learns what a decoding step costs and what a prefill token adds, both in seconds, as moving averages."""
+    """Learns what a decoding step costs and what a prefill token adds, both in seconds, as moving averages.
+
+    Raises ConfigError for a largest chunk of nothing.
+    """
 
     def __init__(self, max_chunk: int, token_s: float = 0.002) -> None:
+        if max_chunk < 1:
+            raise ConfigError(f"--prefill-chunk is at least 1, got {max_chunk}")
         self._max_chunk = max_chunk
         self._decode_s = 0.0
         self._token_s = token_s

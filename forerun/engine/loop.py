@@ -15,7 +15,7 @@ from forerun.engine.owner import Owner, StepReport
 from forerun.engine.scheduler import SHORT, Scheduler, Slice
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
-from forerun.errors import ForerunError, SequenceFault, ServiceUnavailable
+from forerun.errors import ConfigError, ForerunError, SequenceFault, ServiceUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,10 @@ class Runner(Protocol):
 
 
 class EngineLoop:
-    """Owns the device. Only `call`, `start`, `stop` and the read-only properties may be used from other threads."""
+    """Owns the device. Only `call`, `start`, `stop` and the read-only properties may be used from other threads.
+
+    Raises ConfigError for a max_rows into which a decoding sequence may not fit: it would wait for ever.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,8 @@ class EngineLoop:
         on_step: Callable[[StepReport], None] = lambda step: None,
         on_device_fault: Callable[[Exception], None] = lambda error: None,
     ) -> None:
+        if max_rows < SHORT:
+            raise ConfigError(f"a step of {max_rows} rows has no room for the longest proposal; it takes {SHORT} rows")
         self.table = table
         self.scheduler = scheduler
         self._runner = runner
@@ -154,11 +159,11 @@ class EngineLoop:
         self._tell_starved()
         if not slices:
             return
-        start_ns = time.time_ns()
+        start_ns, began_ns = time.time_ns(), time.perf_counter_ns()
         logits = self._runner.run(slices)
         step = StepReport(
             start_ns,
-            time.time_ns(),
+            start_ns + time.perf_counter_ns() - began_ns,  # the wall clock may be set meanwhile
             sum(piece.num_tokens for piece in slices),
             self.scheduler.num_queued,
             tuple(self._owners[piece.sequence] for piece in slices),

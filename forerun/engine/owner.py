@@ -8,7 +8,10 @@ NOT_FINITE = "the model's logits are not finite"
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One finished forward. num_rows: tokens computed; num_queued: sequences left waiting; owners: whom it served."""
+    """One finished forward. num_rows: tokens computed; num_queued: sequences left waiting; owners: whom it served.
+
+    start_ns: of the wall clock, for traces; end_ns lies a measured duration behind it.
+    """
 
     start_ns: int
     end_ns: int

@@ -3,6 +3,7 @@
 import pytest
 
 from forerun.engine.budget import MAX_STRETCH, MIN_CHUNK, PrefillBudget
+from forerun.errors import ConfigError
 
 
 def learnt(decode_s, token_s, max_chunk=512):
@@ -26,6 +27,11 @@ def test_a_chunk_stretches_a_decoding_step_by_no_more_than_it_may(decode_s, toke
 
 def test_a_prefill_goes_on_however_dear_its_tokens_are():
     assert learnt(decode_s=0.01, token_s=0.1).num_tokens(4) == MIN_CHUNK
+
+
+def test_a_prefill_that_never_goes_on_is_refused():
+    with pytest.raises(ConfigError, match="--prefill-chunk is at least 1, got 0"):
+        PrefillBudget(0)
 
 
 def test_a_chunk_is_never_larger_than_the_setting():

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.loop import EngineLoop
 from forerun.engine.owner import NOT_FINITE
-from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduler import SHORT, Scheduler
 from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
-from forerun.errors import Overloaded, SequenceFault, ServiceUnavailable
+from forerun.errors import ConfigError, Overloaded, SequenceFault, ServiceUnavailable
 
 WAIT_S = 10
 
@@ -287,6 +288,21 @@ def test_every_step_is_reported_with_whom_it_served(rig):
     step = rig.steps.get(timeout=WAIT_S)
     assert (step.num_rows, step.owners, step.num_queued) == (3, (owner,), 0)
     assert step.step_s >= 0
+
+
+def test_a_wall_clock_that_is_set_back_makes_no_step_shorter(rig, monkeypatch):
+    hours_back = iter(range(1000, 0, -1))
+    monkeypatch.setattr(time, "time_ns", lambda: next(hours_back) * 3600 * 10**9)
+    owner = rig.open([1, 2, 3])
+    owner.next()
+    step = rig.steps.get(timeout=WAIT_S)
+    assert 0 < step.step_s < WAIT_S
+    assert step.start_ns < step.end_ns
+
+
+def test_a_step_too_small_for_a_proposal_would_never_come():
+    with pytest.raises(ConfigError, match="33 rows"):
+        EngineLoop(FakeRunner(), None, None, PrefillBudget(64), max_rows=SHORT - 1)
 
 
 def test_the_heartbeat_is_young_while_the_loop_lives_and_ages_while_a_step_hangs(rig):
