@@ -63,6 +63,12 @@ def test_k_goes_as_far_as_survival_is_worth_its_price():
     assert best_pace(lambda _: 0.8, lambda k: 10.0, 10.0, 0).k == 0
 
 
+def test_a_round_that_gets_cheaper_later_is_found():
+    """Two tokens cost so much that even sixteen at their price could not pay; sixteen cost little."""
+    pace = best_pace(lambda _: 0.9, lambda k: 10.0 if k == 1 else 100.0 if k < 16 else 10.0, 10.0, 16)
+    assert pace.k == 16
+
+
 def test_a_round_costs_its_steps_and_its_waits():
     costs = Costs()
     costs.saw_plain(1, 0.010, 0.0101)
