@@ -23,7 +23,8 @@ def best_pace(acceptance: Callable[[int], float], round_s: Callable[[int], float
     """The fastest of 1 … limit drafted tokens: τ_k / round_s(k), τ_k = 1 + Σ survival.
 
     Where a token more costs no less than the one before, this is the k up to which survival ≥ λ · (what the token
-    costs), λ being the speed that results (Dinkelbach, 1967); costs have steps in them and may fall, so every k is tried.
+    costs), λ being the speed that results (Dinkelbach, 1967); costs have steps in them and may fall, so every k
+    is tried.
     """
     survival, num_tokens, best = 1.0, 1.0, NO_PACE
     for k in range(1, limit + 1):

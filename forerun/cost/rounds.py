@@ -31,11 +31,6 @@ class CostModel:
         """Speed of rounds of k drafted tokens that give so many on average."""
         return tokens_a_round / self.round_s(k, hit_rate) if k else self.plain_tokens_per_s()
 
-    def best_k(self, acceptance: float) -> int:
-        """The K with the greatest speed where each token is right with this probability; 0 is among them."""
-        ks = range(max(self.steps))
-        return max(ks, key=lambda k: self.tokens_per_s(expected_tokens(acceptance, k), k))
-
 
 def expected_tokens(acceptance: float, k: int) -> float:
     """Tokens of a round: the accepted ones and the target's own."""

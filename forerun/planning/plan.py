@@ -30,7 +30,6 @@ class Answer:
     one_stream: Pace
     one_stream_tokens_per_s: float
     least_ttft_s: float
-    least_tpot_s: float
 
 
 class Planner:
@@ -80,7 +79,7 @@ class Planner:
         if layout != "alone":
             pace = for_one_stream(lambda k: self.site(layout, k), self.workload, plain.tpot_s)
         least = Formula(self.site(layout, pace.k), self.workload).at_load(0.0)
-        return Answer(layout, option, pace, pace.gain / plain.tpot_s, least.ttft_s, least.tpot_s)
+        return Answer(layout, option, pace, pace.gain / plain.tpot_s, least.ttft_s)
 
     def site(self, layout: Layout, k: int, targets_per_draft: float = 1.0) -> Site:
         """One target replica of a layout."""

@@ -1,7 +1,5 @@
 """Raw log-softmax of the target's logits, as clients ask for it: before any processor."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -22,18 +20,6 @@ def token_logprobs(logits: Logits, token: int, num_top: int) -> TokenLogprobs:
         top_ids=tuple(top.tolist()),
         top_logprobs=tuple((logits[top].astype(np.float64) - normaliser).tolist()),
     )
-
-
-def prompt_logprobs(
-    logits: Logits, next_ids: Sequence[int], vocab_size: int, num_top: int
-) -> tuple[TokenLogprobs, ...]:
-    """Returns the law of each prompt token after the first.
-
-    Row i of `logits` `[M, ≥ vocab_size] float32` predicts next_ids[i]; so a prompt of n tokens has n - 1 rows that
-    count, and it may come in slices. Columns from vocab_size on are padding.
-    """
-    rows = zip(logits, next_ids, strict=False)
-    return tuple(token_logprobs(row[:vocab_size], token, num_top) for row, token in rows)
 
 
 def _log_sum_exp(logits: Logits) -> float:

@@ -72,11 +72,6 @@ class Trainer:
         self.num_steps, self.elapsed_s = 0, 0.0
 
     @property
-    def num_batches(self) -> int:
-        """Forwards that go through the text once."""
-        return len(self._batches)
-
-    @property
     def num_epochs(self) -> float:
         """How often the text was gone through."""
         return self._epoch + self._cursor / len(self._batches)

@@ -26,7 +26,6 @@ class Fa3:
     """
 
     name = "fa3"
-    is_capturable = True
     num_splits = _ANY_NUMBER_OF_SPLITS
     min_query_len = 1
 

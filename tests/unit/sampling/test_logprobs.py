@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forerun.sampling.logprobs import prompt_logprobs, token_logprobs
+from forerun.sampling.logprobs import token_logprobs
 
 
 def log_softmax(logits):
@@ -29,14 +29,3 @@ def test_more_than_the_vocabulary_gives_all_of_it_and_none_gives_none():
     logits = np.array([1, 3, 2], dtype=np.float32)
     assert token_logprobs(logits, 0, 20).top_ids == (1, 2, 0)
     assert token_logprobs(logits, 0, 0).top_ids == ()
-
-
-def test_prompt_logprobs_ignore_padding_columns_and_the_row_after_the_prompt():
-    """Case 1."""
-    logits = np.random.default_rng(1).normal(size=(4, 10)).astype(np.float32)
-    logits[:, 8:] = 50
-    got = prompt_logprobs(logits, [3, 0, 7], 8, 2)
-    assert len(got) == 3
-    for row, token, one in zip(logits, [3, 0, 7], got, strict=False):
-        assert one.logprob == pytest.approx(log_softmax(row[:8])[token], abs=1e-5)
-        assert max(one.top_ids) < 8
