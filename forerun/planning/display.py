@@ -44,6 +44,8 @@ def _lines(inputs: dict[str, Any], rows: list[dict[str, Any]]) -> list[tuple[str
     for key in ("ttft", "tpot"):
         cells = [_text(row.get("simulation", {}).get(f"{key}_{percentile}_ms")) for row in rows]
         lines.append((f"{key.upper()} ms, simulation, {percentile}", cells))
+    shares = [row.get("simulation", {}).get("within_goals") for row in rows]
+    lines.append(("requests within both goals, simulation", [_share(share) for share in shares]))
     one = [row["one_stream"] for row in rows]
     lines.append(("one stream alone: best K", [_text(each["k"]) for each in one]))
     lines.append(("one stream alone: tokens/s", [_text(each["tokens_per_s"]) for each in one]))
@@ -61,6 +63,10 @@ def _verdict(layouts: dict[str, Any]) -> str:
         )
     best = min(met, key=lambda name: (met[name]["usd_per_h"], met[name]["formula"]["tpot_ms"]))
     return f"Cheapest: {best}, {met[best]['usd_per_million_tokens']:g} USD a million tokens."
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _text(value: Any) -> str:

@@ -55,6 +55,7 @@ def _sized(option: Option, workload: Workload, goals: Goals, percent: float) -> 
             "tpot_ms": _ms(simulated.mean("tpot_s")),
             f"ttft_p{percent:g}_ms": _ms(simulated.percentile("ttft_s", percent)),
             f"tpot_p{percent:g}_ms": _ms(simulated.percentile("tpot_s", percent)),
+            "within_goals": round(simulated.within(goals), 3),
         }
     return figures
 

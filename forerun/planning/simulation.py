@@ -5,22 +5,24 @@ are accepted one by one, steps hold their device, and prompts go in chunks by th
 its target goes first.
 """
 
+import math
 import random
 import statistics
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from forerun.errors import ConfigError
 from forerun.planning.site import Site
-from forerun.planning.workload import Workload
+from forerun.planning.workload import Goals, Workload
 
 WARM_UP = 0.25  # of the requests, that count in no figure
+_ROUNDING = 1e-9
 
 
 @dataclass
 class Simulated:
-    """What the counted requests saw, in seconds."""
+    """What the counted requests saw, in seconds; both lists are in the order of requests."""
 
     ttft_s: list[float] = field(default_factory=list)
     tpot_s: list[float] = field(default_factory=list)
@@ -33,8 +35,19 @@ class Simulated:
 
     def percentile(self, name: str, percent: float) -> float:
         """The value that so many in a hundred requests stay within."""
-        values = sorted(getattr(self, name))
-        return float(values[min(int(percent / 100 * len(values)), len(values) - 1)])
+        return _percentile(getattr(self, name), percent)
+
+    def within(self, goals: Goals) -> float:
+        """The share of requests that met both goals."""
+        return statistics.fmean(excess <= 1 for excess in self._excesses(goals))
+
+    def excess(self, goals: Goals, percent: float) -> float:
+        """How many times longer goals would have to be for so many in a hundred requests to meet both."""
+        return _percentile(self._excesses(goals), percent)
+
+    def _excesses(self, goals: Goals) -> list[float]:
+        both = zip(self.ttft_s, self.tpot_s, strict=True)
+        return [max(ttft_s / goals.ttft_s, tpot_s / goals.tpot_s) for ttft_s, tpot_s in both]
 
 
 class Simulation:
@@ -140,6 +153,11 @@ class Simulation:
         counted = len(self._found.ttft_s)
         if counted == self._num_requests - warm and not self._ended.triggered:
             self._ended.succeed()
+
+
+def _percentile(values: Sequence[float], percent: float) -> float:
+    place = math.ceil(percent / 100 * len(values) - _ROUNDING) - 1
+    return float(sorted(values)[max(place, 0)])
 
 
 def simulate(site: Site, workload: Workload, rate: float, num_requests: int = 400, seed: int = 1) -> Simulated:

@@ -55,6 +55,7 @@ class Sizer:
         again for means so much stricter; replicas are added where that finds nothing else. After _ATTEMPTS the last.
         """
         option, strict, too_few = self.cheapest(sites, ks, goals), goals, 0
+        failed: list[Option] = []
         for _ in range(_ATTEMPTS):
             if option is None:
                 return None
@@ -62,8 +63,9 @@ class Sizer:
             if holds(simulated, goals, percent):
                 return self._narrowed(last, too_few, lambda each: holds(each, goals, percent), check)
             strict, too_few = _stricter(strict, goals, simulated, percent), option.num_targets
+            failed.append(option)
             stricter = self.cheapest(sites, ks, strict)
-            option = stricter if stricter not in (None, option) else self._with_more(option, _BACK_OFF)
+            option = stricter if stricter not in (None, *failed) else self._with_more(option, _BACK_OFF)
         return last
 
     def _narrowed(self, option: Option, too_few: int, is_good: Callable[[Simulated], bool], check: Check) -> Option:
@@ -125,10 +127,7 @@ class Sizer:
 
 def holds(simulated: Simulated, goals: Goals, percent: float) -> bool:
     """Whether so many in a hundred of the simulated requests met both goals."""
-    return (
-        simulated.percentile("ttft_s", percent) <= goals.ttft_s
-        and simulated.percentile("tpot_s", percent) <= goals.tpot_s
-    )
+    return simulated.excess(goals, percent) <= 1
 
 
 def for_one_stream(site_of: Callable[[int], Site], workload: Workload, plain_s: float) -> Pace:
@@ -141,9 +140,14 @@ def for_one_stream(site_of: Callable[[int], Site], workload: Workload, plain_s: 
 
 
 def _stricter(strict: Goals, goals: Goals, simulated: Simulated, percent: float) -> Goals:
-    """Where a goal was missed its mean is lowered by as much, within reason: near saturation misses know no end."""
+    """Where a goal was missed its mean is lowered by as much, within reason: near saturation misses know no end.
+
+    Where each was met, but not by the same requests, both are.
+    """
     ttft = min(max(goals.ttft_s / simulated.percentile("ttft_s", percent), _LEAST_STEP), 1.0)
     tpot = min(max(goals.tpot_s / simulated.percentile("tpot_s", percent), _LEAST_STEP), 1.0)
+    if ttft == tpot == 1:
+        ttft = tpot = max(1 / simulated.excess(goals, percent), _LEAST_STEP)
     return Goals(strict.ttft_s * ttft, strict.tpot_s * tpot)
 
 
