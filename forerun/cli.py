@@ -12,6 +12,7 @@ SERVICES = {"draft": "draft_service", "target": "target_service", "gateway": "ga
 TOOLS = {
     "up": "forerun.up.command:main",
     "chat": "forerun.chat:main",
+    "bench": "forerun.bench.command:main",
     "fetch": "forerun.models.fetch:main",
     "distill": "forerun.training.command:main",
     "plan": "forerun.planning.command:main",
@@ -23,6 +24,7 @@ _SUMMARIES = {
     "target": "run the target service",
     "gateway": "run the gateway",
     "chat": "talk to a running gateway",
+    "bench": "measure a running gateway, with and without speculation",
     "fetch": "bring a model into a folder and verify it",
     "distill": "make a draft for a model",
     "plan": "how many replicas a workload needs, and what they cost",

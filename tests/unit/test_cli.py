@@ -31,7 +31,7 @@ def test_a_bad_environment_value_names_its_variable(capsys, monkeypatch):
     assert "FORERUN_HTTP_PORT" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["up", "chat", "distill", "plan", "draft", "target", "gateway"])
+@pytest.mark.parametrize("name", ["up", "chat", "bench", "distill", "plan", "draft", "target", "gateway"])
 def test_every_command_explains_its_flags(name):
     command = [sys.executable, "-m", "forerun.cli", name, "--help"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
