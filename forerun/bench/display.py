@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """A row a load and mode; the ratio stands with the load's first row."""
+    """A row for each load and mode that was met; the ratio stands with the load's first row."""
     settings = report["settings"]
     console.print(
         f"{settings['model']} at {settings['url']}: {settings['num_requests']} requests a window, up to "
@@ -52,6 +52,8 @@ def _rows(load: dict[str, Any]) -> list[list[str]]:
     rows: list[list[str]] = []
     ratio = _ratio(load["on_over_off"])
     for mode, row in load["speculation"].items():
+        if not row["num_done"] + row["num_failed"]:
+            continue
         cells = [str(load["concurrency"]), mode, f"{row['num_done']} / {row['num_failed']}", _text(row["tokens_per_s"])]
         cells += [f"{_text(row[f'{name}_p50_ms'])} / {_text(row[f'{name}_p99_ms'])}" for name in ("ttft", "tpot")]
         cells += [_text(row["gap_p99_ms"]), _share(row["acceptance_rate"]), _text(row["mean_acceptance_length"])]

@@ -16,6 +16,7 @@ class Figures:
 
     num_done: int
     num_failed: int
+    num_tokens: int
     tokens_per_s: float | None
     ttft_p50_ms: float | None
     ttft_p99_ms: float | None
@@ -40,6 +41,7 @@ def figures(windows: Sequence[Window]) -> Figures:
     return Figures(
         num_done=len(answers),
         num_failed=sum(len(window.failures) for window in windows),
+        num_tokens=sum(window.num_tokens for window in windows),
         tokens_per_s=_rate(windows),
         ttft_p50_ms=_percentile_ms(ttft, 50),
         ttft_p99_ms=_percentile_ms(ttft, 99),
