@@ -19,6 +19,7 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.select_algorithm import add_preprocessing_fn
 
+from forerun import tether
 from forerun.engine import torch_setup
 from forerun.engine.compiled import FACTS, MIN_SIZE, PACKAGE, Recipe
 from forerun.engine.model import LoadedModel, load
@@ -94,6 +95,7 @@ def _try_flags_on_little() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """See the module."""
+    tether.end_with_descendants()
     compile_into(Path(arguments[0]), Recipe.from_arguments(*arguments[1:]))
 
 

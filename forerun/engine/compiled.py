@@ -6,9 +6,8 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,8 @@ from forerun.engine import huge_pages, native_code
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import PRIVATE, cache_folder, locked
+from forerun.models.cache_folder import PRIVATE, cache_folder, check_trusted, clear_unfinished, locked, unfinished
+from forerun.tether import tethered
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +96,15 @@ def can_compile() -> bool:
 def load(recipe: Recipe) -> LoadedModel:
     """Loads the compiled model; the first time it is compiled, which takes minutes.
 
-    Raises ConfigError for a model that cannot be compiled, with what the compiler said.
+    Raises ConfigError for a model that cannot be compiled, with what the compiler said, and where others may write to
+    what was compiled.
     """
     folder = compiled_folder(recipe)
     if not folder.is_dir():
         with locked(folder.parent / f"{folder.name}.lock"):
             if not folder.is_dir():
                 _compile_into(folder, recipe)
+    check_trusted(folder.parent, folder, folder / PACKAGE)
     facts = json.loads((folder / FACTS).read_text())
     if facts.get("calls_native"):
         native_linear.register()
@@ -123,21 +125,22 @@ def compiled_folder(recipe: Recipe) -> Path:
 
 
 def _compile_into(folder: Path, recipe: Recipe) -> None:
-    """In a process of its own, whose memory is given back."""
+    """In a process of its own, whose memory is given back, and which ends with this one."""
     log.info("compiling the model for this CPU, once", extra={"model": recipe.folder.name})
-    unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder.parent))
+    clear_unfinished(folder.parent, folder.name)
+    made = unfinished(folder.parent, folder.name)
     try:
-        command = [sys.executable, "-m", "forerun.engine.aot", str(unfinished), *recipe.arguments()]
-        environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(unfinished / "inductor")}
+        command = tethered(signal.SIGTERM, "-m", "forerun.engine.aot", str(made), *recipe.arguments())
+        environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(made / "inductor")}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
         if done.returncode:
             why = _last_line(done.stderr)
             raise ConfigError(f"{recipe.folder.name} cannot be compiled (--compile off runs it uncompiled): {why}")
-        shutil.rmtree(unfinished / "inductor", ignore_errors=True)
-        unfinished.chmod(PRIVATE)
-        unfinished.rename(folder)
+        shutil.rmtree(made / "inductor", ignore_errors=True)
+        made.chmod(PRIVATE)
+        made.rename(folder)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _last_line(text: str) -> str:

@@ -5,13 +5,12 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import cache_folder, locked
+from forerun.models.cache_folder import cache_folder, check_trusted, clear_unfinished, locked, unfinished
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
 # What is written is what is computed: a row's bits would otherwise depend on the loop that it was inlined into.
@@ -37,18 +36,19 @@ class Kernel:
 def build(kernel: Kernel) -> Path:
     """The kernel's shared library, compiled where the cache folder lacks it, in a few seconds.
 
-    Raises ConfigError where there is no compiler, or with what it said.
+    Raises ConfigError where there is no compiler, with what it said, or where others may write to the folder.
     """
     compiler = find_compiler(os.environ)
     if compiler is None:
         raise ConfigError(f"{kernel.title} needs a C++ compiler: install g++ or {kernel.way_out}")
     folder = cache_folder("native")
-    _check_private(folder)
+    check_trusted(folder)
     library = folder / f"{_key(kernel, compiler)}.so"
     if not library.exists():
-        with locked(folder / "lock"):
+        with locked(folder / f"{library.stem}.lock"):
             if not library.exists():
                 _compile(kernel, compiler, library)
+    check_trusted(library)
     return library
 
 
@@ -76,19 +76,16 @@ def _key(kernel: Kernel, compiler: str) -> str:
     return digest.hexdigest()[:20]
 
 
-def _check_private(folder: Path) -> None:
-    """Code is run from there."""
-    facts = folder.stat()
-    if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
-        raise ConfigError(f"{folder} must belong to this user alone: code is loaded from it")
-
-
 def _compile(kernel: Kernel, compiler: str, library: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="unfinished-", dir=library.parent) as folder:
-        unfinished = Path(folder) / library.name
-        command = [compiler, *FLAGS, *_EXACT, str(kernel.sources / kernel.main), *kernel.flags, "-o", str(unfinished)]
+    clear_unfinished(library.parent, library.stem)
+    folder = unfinished(library.parent, library.stem)
+    try:
+        made = folder / library.name
+        command = [compiler, *FLAGS, *_EXACT, str(kernel.sources / kernel.main), *kernel.flags, "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), "it said nothing")
             raise ConfigError(f"{compiler} cannot compile {kernel.title}: {first}")
-        unfinished.rename(library)
+        made.rename(library)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

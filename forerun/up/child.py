@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_TETHER = str(Path(__file__).with_name("tether.py"))
+from forerun.tether import tethered
+
 STOP_TIMEOUT_S = 15.0  # more than the grace that services give to running streams
 
 
@@ -39,8 +39,7 @@ class Child:
     async def start(cls, service: Service, log_folder: Path) -> "Child":
         """Starts `service`; what it prints goes into LOG_FOLDER/NAME.log, which begins anew."""
         log = log_folder / f"{service.name}.log"
-        tether = (_TETHER, str(os.getpid()), str(int(service.death_signal)))
-        command = [sys.executable, *tether, sys.executable, "-m", *service.module_args]
+        command = tethered(service.death_signal, "-m", *service.module_args)
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *command,

@@ -121,6 +121,7 @@ def test_the_key_follows_weights_precision_and_threads(tiny_pair, tmp_path):
 
 def test_what_cannot_be_compiled_is_a_config_error_that_names_the_way_out(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    (tmp_path / "compiled" / "unfinished-by-one-that-was-killed").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"--compile off.*unknown precision 'int3'"):
         compiled.load(Recipe(tiny_pair.target, "int3", 1))
     assert not any(path.is_dir() for path in (tmp_path / "compiled").iterdir())

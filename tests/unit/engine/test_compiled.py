@@ -1,0 +1,70 @@
+"""A compilation that is cut short leaves nothing that stays; what others may write to is not loaded."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forerun.engine import compiled
+from forerun.engine.compiled import Recipe
+from forerun.errors import ConfigError
+from forerun.models.cache_folder import clear_unfinished
+
+WAIT_S = 60
+COMPILE = """
+import sys
+from pathlib import Path
+from forerun.engine.compiled import Recipe, load
+load(Recipe(Path(sys.argv[1]), "int8", 1))
+"""
+
+
+def until(there, process=None):
+    """What `there` gives as soon as it is true."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := there()):
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None
+        time.sleep(0.02)
+    return found
+
+
+def processes_of(folder):
+    """Ids of those that have the folder in their command."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path.parent.name] if str(folder).encode() in path.read_bytes() else []
+        except OSError:
+            continue
+    return found
+
+
+def test_a_start_that_is_killed_ends_its_compiler_and_the_next_one_cleans_up(tiny_pair, tmp_path):
+    environ = {**os.environ, "FORERUN_CACHE": str(tmp_path)}
+    starting = subprocess.Popen([sys.executable, "-c", COMPILE, str(tiny_pair.target)], env=environ)
+    (left,) = until(lambda: list((tmp_path / "compiled").glob("unfinished-*")), starting)
+    until(lambda: processes_of(left), starting)
+    starting.kill()
+    starting.wait()
+    until(lambda: not processes_of(left))
+
+    assert left.is_dir()
+    clear_unfinished(left.parent, "another")
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("where", [".", "..", compiled.PACKAGE])
+def test_what_others_may_write_to_is_not_loaded(tiny_pair, tmp_path, monkeypatch, where):
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    recipe = Recipe(tiny_pair.target, "int8", 1)
+    folder = compiled.compiled_folder(recipe)
+    folder.mkdir(mode=0o700)
+    (folder / compiled.FACTS).write_text("{}")
+    (folder / compiled.PACKAGE).touch()
+    (folder / where).resolve().chmod(0o777)
+    with pytest.raises(ConfigError, match="others may write it"):
+        compiled.load(recipe)
