@@ -1,5 +1,6 @@
 """`forerun fetch`: a model on a volume, brought once, verified at every start. What a pod runs before its service."""
 
+import glob
 import shutil
 import sys
 import tempfile
@@ -65,7 +66,10 @@ def fetch(config: FetchConfig, wanted: dict[str, str] | None) -> dict[str, str]:
 
 
 def _replace(into: Path, config: FetchConfig, wanted: dict[str, str] | None) -> dict[str, str]:
-    with tempfile.TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as unfinished:
+    prefix = f".{into.name}.unfinished-"
+    for abandoned in into.parent.glob(glob.escape(prefix) + "*"):  # its maker was killed, for the lock is ours
+        shutil.rmtree(abandoned)
+    with tempfile.TemporaryDirectory(dir=into.parent, prefix=prefix) as unfinished:
         came = Path(unfinished) / "came"
         _bring(config, came)
         known = digests(came, config.patterns)

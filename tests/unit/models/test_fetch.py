@@ -54,6 +54,14 @@ def test_a_folder_that_is_right_is_not_brought_again(source, into, listed):
     assert run(source, into, listed) == 0
 
 
+def test_what_a_pod_that_was_killed_left_is_cleared(source, into, listed):
+    (into.parent / ".target.unfinished-abc").mkdir()
+    (into.parent / ".target-2.unfinished-abc").mkdir()
+    (into / "model.safetensors").unlink()
+    assert run(source, into, listed) == 0
+    assert names(into.parent) == [".target-2.unfinished-abc", ".target.lock", "target"]
+
+
 @pytest.mark.parametrize("harm", [b"", b"weightz"])
 def test_a_damaged_folder_is_brought_again(source, into, listed, harm):
     (into / "model.safetensors").write_bytes(harm)
