@@ -11,8 +11,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from benchmarks.prompts import PROMPTS
 from benchmarks.service import free_port, service
+from forerun.bench.prompts import PROMPTS
 from forerun.models.resolve import resolve
 from forerun.models.tokenizer_files import read_model_text
 from forerun.rpc.clients import DraftClient, TargetClient
@@ -94,7 +94,7 @@ class Loop:
 
 
 def chat_prompts(model: str) -> list[tuple[int, ...]]:
-    """benchmarks.prompts as the model's chats."""
+    """forerun.bench.prompts as the model's chats."""
     text = Text.of(read_model_text(resolve(model)))
     chats = [text.render_chat([{"role": "user", "content": prompt}]) for prompt in PROMPTS]
     return [tuple(text.encode(chat, add_special_tokens=False)) for chat in chats]

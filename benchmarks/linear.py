@@ -18,7 +18,7 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from benchmarks import report
-from benchmarks.prompts import PROMPTS
+from forerun.bench.prompts import PROMPTS
 from forerun.engine import aot, attention, compiled, torch_setup
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.build import num_cores

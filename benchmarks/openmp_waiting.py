@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 
 from benchmarks import report
-from benchmarks.prompts import PROMPTS
 from benchmarks.streams import stream
 from benchmarks.trio import running
+from forerun.bench.prompts import PROMPTS
 
 SETTINGS: dict[str, dict[str, str]] = {
     "passive": {},

@@ -12,6 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from forerun.bench.ratio import paired_ratio
+
+__all__ = ("environment", "paired_median", "paired_ratio", "save")
+
 RESULTS = Path(__file__).parent / "results"
 NUM_RESAMPLES = 2000
 _PACKAGES = ("torch", "transformers", "grpcio", "numpy")
@@ -35,17 +39,6 @@ def save(name: str, figures: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     content = {"environment": environment(), "figures": figures}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
-
-
-def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
-    """Median, least and greatest of the ratios run by run."""
-    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
-    return {
-        "median": round(statistics.median(ratios), 3),
-        "min": round(min(ratios), 3),
-        "max": round(max(ratios), 3),
-        "runs": len(ratios),
-    }
 
 
 def paired_median(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
