@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from forerun.bench.report import as_json, failures
 from forerun.config import parse
 from forerun.errors import ConfigError, ForerunError
 
-FILE_WIDTH = 160  # of a table that goes to a file or another program
-
 
 def main(argv: Sequence[str]) -> int:
     """Prints what was measured, however it ends; returns 0 if all was answered, 130 for Ctrl-C, else 1."""
@@ -31,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
         code = _run(client, course, errors)
     report = as_json(config, course.model, course.loads)
     if course.loads:
-        show(report, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
+        show(report, Console())
     if config.json:
         Path(config.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return code or int(bool(failures(course.loads)))

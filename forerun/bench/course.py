@@ -13,11 +13,11 @@ from forerun.bench.prompts import Turns, chats
 from forerun.bench.window import Window
 from forerun.errors import ServiceUnavailable, UnknownModel
 
-ON, OFF, AS_SERVED = "on", "off", "as served"
+ON, OFF, AUTO = "on", "off", "auto"
 _EXTENSIONS: dict[str, dict[str, Any]] = {
     ON: {"speculative": {"enabled": True}},
     OFF: {"speculative": {"enabled": False}},
-    AS_SERVED: {},
+    AUTO: {},
 }
 
 
@@ -46,7 +46,7 @@ class Course:
         self.model = await self._served_model()
         first = await self._ask({}, [{"role": "user", "content": self._prompts[0][0]}])
         self._tells_of_speculation = first.speculative is not None
-        modes = (ON, OFF) if self._config.compare and self._tells_of_speculation else (AS_SERVED,)
+        modes = (ON, OFF) if self._config.compare and self._tells_of_speculation else (AUTO,)
         for num_at_once in self._config.loads:
             load = Load(num_at_once, {mode: [] for mode in modes})
             self.loads.append(load)
@@ -55,7 +55,7 @@ class Course:
     async def _measure(self, load: Load) -> None:
         if self._config.warmups:
             self._tell(f"{load.num_at_once} at once: warm-up")
-            await self._run(Window(), AS_SERVED, load.num_at_once, self._config.warmups * load.num_at_once)
+            await self._run(Window(), AUTO, load.num_at_once, self._config.warmups * load.num_at_once)
         for turn in range(self._config.rounds):
             # The order changes, so that what drifts meets both alike.
             for mode in reversed(load.windows) if turn % 2 else load.windows:

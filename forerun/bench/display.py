@@ -6,69 +6,74 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+MIN_WIDTH = 88  # of the table: a narrower terminal breaks its lines, but no figure is cut
 COLUMNS = (
     "at\nonce",
-    "speculation",
-    "done /\nfailed",
-    "tokens/s",
-    "TTFT ms\np50 / p99",
-    "TPOT ms\np50 / p99",
-    "gap ms\np99",
-    "accepted",
-    "mean\nlength",
-    "drafted\nfor",
-    "tokens/s\non / off",
+    "spec.",
+    "done/\nfailed",
+    "tokens\n/s",
+    "TTFT\np50 ms",
+    "TTFT\np99 ms",
+    "TPOT\np50 ms",
+    "TPOT\np99 ms",
+    "gap\np99 ms",
+    "accept\nrate",
+    "accept\nlength",
+    "drafts\nin",
 )
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """A row for each load and mode that was met; the ratio stands with the load's first row."""
-    settings = report["settings"]
-    console.print(
-        f"{settings['model']} at {settings['url']}: {settings['num_requests']} requests a window, up to "
-        f"{settings['max_tokens']} tokens each, temperature {settings['temperature']:g}; rounds: {settings['rounds']}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in COLUMNS:
-        table.add_column(name, justify="right")
+    """A row for each load and mode that was met; below it the ratios and what failed."""
+    console.width = max(console.width, MIN_WIDTH)
+    _say(console, _title(report["settings"]))
+    table = Table(*COLUMNS, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    for column in table.columns:
+        column.justify, column.no_wrap = "right", True
     for load in report["loads"]:
-        for cells in _rows(load):
-            table.add_row(*cells)
+        for mode, row in load["speculation"].items():
+            if row["num_done"] + row["num_failed"]:
+                table.add_row(str(load["concurrency"]), mode, *_cells(row))
+        table.add_section()
     console.print(table)
     for load in report["loads"]:
+        if ratio := load["on_over_off"]:
+            _say(console, f"{load['concurrency']} at once: {_ratio(ratio)}")
         for failure, count in load["failures"].items():
-            console.print(
-                f"{load['concurrency']} at once, {count} failed: {failure}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            _say(console, f"{load['concurrency']} at once, {count} failed: {failure}")
 
 
-def _rows(load: dict[str, Any]) -> list[list[str]]:
-    rows: list[list[str]] = []
-    ratio = _ratio(load["on_over_off"])
-    for mode, row in load["speculation"].items():
-        if not row["num_done"] + row["num_failed"]:
-            continue
-        cells = [str(load["concurrency"]), mode, f"{row['num_done']} / {row['num_failed']}", _text(row["tokens_per_s"])]
-        cells += [f"{_text(row[f'{name}_p50_ms'])} / {_text(row[f'{name}_p99_ms'])}" for name in ("ttft", "tpot")]
-        cells += [_text(row["gap_p99_ms"]), _share(row["acceptance_rate"]), _text(row["mean_acceptance_length"])]
-        cells += [_share(row["drafted_share"]), "" if rows else ratio]
-        rows.append(cells)
-    return rows
+def _title(settings: dict[str, Any]) -> str:
+    return (
+        f"{settings['model']} at {settings['url']}: {settings['num_requests']} requests a window, up to "
+        f"{settings['max_tokens']} tokens each, temperature {settings['temperature']:g}; rounds: {settings['rounds']}"
+    )
 
 
-def _ratio(ratio: dict[str, float] | None) -> str:
-    return "-" if ratio is None else f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})"
+def _cells(row: dict[str, Any]) -> list[str]:
+    times = ("ttft_p50_ms", "ttft_p99_ms", "tpot_p50_ms", "tpot_p99_ms", "gap_p99_ms")
+    cells = [f"{row['num_done']}/{row['num_failed']}", _number(row["tokens_per_s"])]
+    cells += [_number(row[name]) for name in times]
+    length = row["mean_acceptance_length"]
+    return [*cells, _share(row["acceptance_rate"]), _missing(length, ".2f"), _share(row["drafted_share"])]
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _ratio(ratio: dict[str, float]) -> str:
+    spread = f"{ratio['min']:.2f} to {ratio['max']:.2f} in {ratio['runs']} pairs of windows"
+    return f"speculation on over off, tokens/s: {ratio['median']:.2f} ({spread})"
+
+
+def _number(value: float | None) -> str:
+    return _missing(value, ".1f" if value is None or value < 100 else ".0f")
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+    return _missing(value, ".0%")
+
+
+def _missing(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
