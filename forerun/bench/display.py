@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 MIN_WIDTH = 88  # of the table: a narrower terminal breaks its lines, but no figure is cut
+BUSY_SHARE = 0.8  # a client that computes more than this keeps its streams waiting
 COLUMNS = (
     "at\nonce",
     "spec.",
@@ -39,6 +40,12 @@ def show(report: dict[str, Any], console: Console) -> None:
     for load in report["loads"]:
         if ratio := load["on_over_off"]:
             _say(console, f"{load['concurrency']} at once: {_ratio(ratio)}")
+        busy = max(row["client_busy_share"] for row in load["speculation"].values())
+        if busy > BUSY_SHARE:
+            _say(
+                console,
+                f"{load['concurrency']} at once: this client was busy {busy:.0%} of the time, so it may be the limit",
+            )
         for failure, count in load["failures"].items():
             _say(console, f"{load['concurrency']} at once, {count} failed: {failure}")
 

@@ -26,6 +26,7 @@ class Figures:
     acceptance_rate: float | None  # accepted / drafted tokens
     mean_acceptance_length: float | None  # 1 + accepted / drafts
     drafted_share: float | None  # of the answers, those that any token was drafted for
+    client_busy_share: float  # the greatest of any window
 
 
 def figures(windows: Sequence[Window]) -> Figures:
@@ -51,6 +52,7 @@ def figures(windows: Sequence[Window]) -> Figures:
         acceptance_rate=round(accepted / drafted, 3) if drafted else None,
         mean_acceptance_length=round(1 + accepted / drafts, 2) if drafts else None,
         drafted_share=round(sum(counts["num_drafts"] > 0 for counts in told) / len(told), 3) if told else None,
+        client_busy_share=round(max((window.client_busy_share for window in windows), default=0.0), 3),
     )
 
 

@@ -21,14 +21,17 @@ class Window:
     started_s: float = 0.0
     ended_s: float = 0.0  # of the last answer so far
     is_whole: bool = False
+    client_busy_share: float = 0.0  # of its time, that this client's thread computed
 
     async def run(self, ask: Ask, chats: Iterable[Turns], num_at_once: int) -> None:
         """Returns when every chat came to its end; whoever was answered takes the next."""
         self.started_s, left = time.perf_counter(), iter(chats)
+        computed_s = time.thread_time()
         async with asyncio.TaskGroup() as group:
             for _ in range(num_at_once):
                 group.create_task(self._client(ask, left))
         self.is_whole = True
+        self.client_busy_share = (time.thread_time() - computed_s) / (time.perf_counter() - self.started_s)
 
     @property
     def num_tokens(self) -> int:

@@ -153,7 +153,7 @@ def _fill_embedding(module: Any, missing: set[str], folder: Path, source: Path |
         return
     if source is None:
         raise ConfigError(f"{folder} has no {name}; name the model that it shares it with (--target-model)")
-    weight = _read_tensor(source, name)
+    weight = _read_embedding(source, name)
     if weight.shape[1] != embedding.weight.shape[1]:
         raise ConfigError(f"{name} of {source} is {weight.shape[1]} wide, {folder} needs {embedding.weight.shape[1]}")
     embedding.weight = torch.nn.Parameter(weight.to(embedding.weight.dtype), requires_grad=False)
@@ -161,7 +161,10 @@ def _fill_embedding(module: Any, missing: set[str], folder: Path, source: Path |
         module.get_output_embeddings().weight = embedding.weight
 
 
-def _read_tensor(folder: Path, name: str) -> torch.Tensor:
+def _read_embedding(folder: Path, name: str) -> torch.Tensor:
+    file = checkpoint.gguf_file(folder)
+    if file is not None:
+        return checkpoint.gguf_embedding(file)
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             if name in file.keys():  # noqa: SIM118

@@ -21,13 +21,17 @@ class LatencyMetrics:
             registry=registry,
         )
         self._request = Histogram(
-            "forerun_e2e_request_latency_seconds", "Whole request.", buckets=buckets.REQUEST_SECONDS, registry=registry
+            "forerun_e2e_request_latency_seconds",
+            "Whole request that ended well.",
+            buckets=buckets.REQUEST_SECONDS,
+            registry=registry,
         )
         self._gen_ai = GenAiMetrics(registry)
 
     def observe(self, summary: RequestSummary) -> None:
-        """Counts one request."""
-        self._request.observe(summary.duration_s)
+        """Counts one request; one that failed says nothing of latency."""
+        if not summary.error:
+            self._request.observe(summary.duration_s)
         if summary.time_to_first_token_s is not None:
             self._first.observe(summary.time_to_first_token_s)
         self._gen_ai.observe(summary)

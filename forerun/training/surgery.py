@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
+from forerun.engine.model import read_config
+from forerun.engine.quant import checkpoint
 from forerun.errors import ConfigError
 
 _ATTENTION = {"cpu": "eager", "cuda": "sdpa"}
@@ -17,11 +19,17 @@ _ATTENTION = {"cpu": "eager", "cuda": "sdpa"}
 def with_layers(target: Path, layers: tuple[int, ...], device: torch.device) -> Any:
     """transformers' module of these layers of the target, float32; all else is the target's.
 
+    Of a quantised target, the weights that its codes mean.
     Raises ConfigError for a target that is not one list of layers between an embedding and a head.
     """
     auto: Any = AutoModelForCausalLM
     teacher = auto.from_pretrained(
-        target, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, local_files_only=True
+        target,
+        config=read_config(target, "fp32"),
+        dtype=torch.float32,
+        trust_remote_code=False,
+        local_files_only=True,
+        **checkpoint.source(target),
     )
     stack = stack_of(teacher)
     config = draft_config(teacher.config, layers)
@@ -39,7 +47,8 @@ def draft_config(config: PretrainedConfig, layers: tuple[int, ...]) -> Pretraine
     for name, value in config.to_dict().items():
         if isinstance(value, list) and len(value) == total:
             setattr(cut, name, [value[index] for index in layers])
-    return type(config).from_dict(cut.to_dict())
+    plain = {name: value for name, value in cut.to_dict().items() if name != "quantization_config"}
+    return type(config).from_dict(plain)
 
 
 def stack_of(module: nn.Module) -> str:

@@ -15,6 +15,11 @@ INSTALL = {
 }
 """What transformers' quantiser of a method needs."""
 
+GGUF = "gguf"
+"""What files of that name are called as a method; their weights are widened as they are read."""
+
+_GGUF_EMBEDDING = "token_embd.weight"
+
 WIDENED = ("fp8", "compressed-tensors")
 """Methods that transformers can widen at load."""
 
@@ -25,7 +30,7 @@ REQUANTISED = ("int8", "fp8")
 def describe(folder: Path) -> dict[str, Any]:
     """The checkpoint's quantization_config; empty where its weights are plain numbers of their dtype."""
     if gguf_file(folder) is not None:
-        return {"quant_method": "gguf"}
+        return {"quant_method": GGUF}
     path = folder / "config.json"
     found: dict[str, Any] = json.loads(path.read_text()).get("quantization_config") or {} if path.exists() else {}
     return found
@@ -47,6 +52,16 @@ def source(folder: Path) -> dict[str, Any]:
     from transformers import GgufConfig
 
     return {"gguf_file": file.name, "quantization_config": GgufConfig(dequantize=True)}
+
+
+def gguf_embedding(file: Path) -> torch.Tensor:
+    """The input embedding `[vocabulary, width] float32` of a GGUF file. Raises ConfigError where it has none."""
+    import gguf
+
+    for tensor in gguf.GGUFReader(file).tensors:
+        if tensor.name == _GGUF_EMBEDDING:
+            return torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
+    raise ConfigError(f"{file} holds no {_GGUF_EMBEDDING}")
 
 
 def is_fp8(description: dict[str, Any]) -> bool:

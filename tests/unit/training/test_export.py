@@ -1,5 +1,7 @@
 """What is written is what was trained: the engine's logits are the student's."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -11,19 +13,24 @@ from forerun.engine.sequence import Sequence
 from forerun.training.export import export
 from forerun.training.student import Student
 from forerun.training.surgery import with_layers
+from tests.support import quantised
 from tests.unit.training import texts
 
 IDS = [5, 9, 30, 12, 7, 40]
 
 
-@pytest.fixture(params=["untied", "tied"])
+QUANTISED = {"gguf": quantised.q8_0, "int4": quantised.int4, "fp8": quantised.fp8_by_channel}
+
+
+@pytest.fixture(params=["untied", "tied", *QUANTISED])
 def target(request, tmp_path, tiny_pair):
     model = texts.load(tiny_pair.target)
     if request.param == "tied":
         model.config.tie_word_embeddings = True
         model.tie_weights()
-    folder = tmp_path / request.param
-    model.bfloat16().save_pretrained(folder)
+    folder, plain = tmp_path / request.param, tmp_path / "plain"
+    model.bfloat16().save_pretrained(plain)
+    QUANTISED.get(request.param, shutil.copytree)(plain, folder)
     return folder
 
 
@@ -77,7 +84,7 @@ def test_what_the_target_has_is_not_in_the_file(tmp_path, target):
     with safe_open(tmp_path / "draft" / "model.safetensors", framework="pt") as file:
         names, dtypes = list(file.keys()), {file.get_tensor(name).dtype for name in file.keys()}  # noqa: SIM118
     assert "model.embed_tokens.weight" not in names
-    assert ("lm_head.weight" in names) == (target.name == "untied")
+    assert ("lm_head.weight" in names) == (target.name != "tied")
     assert dtypes == {torch.bfloat16}
     assert {path.name for path in (tmp_path / "draft").iterdir()} == {"config.json", "model.safetensors", "README.md"}
 

@@ -15,6 +15,7 @@ from transformers import (
 from forerun.errors import ConfigError
 from forerun.training.head import Head
 from forerun.training.surgery import draft_config, with_layers
+from tests.support import quantised
 from tests.unit.training.texts import CPU, load
 
 SIZES = {
@@ -51,6 +52,16 @@ IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 def test_all_layers_are_the_target(target):
     with torch.no_grad():
         assert torch.allclose(with_layers(target, (0, 1, 2, 3), CPU)(IDS).logits, load(target)(IDS).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("convert", [quantised.q8_0, quantised.int4, quantised.fp8_by_channel, quantised.fp8_by_block])
+def test_a_quantised_target_gives_the_weights_that_it_means(tmp_path, tiny_pair, convert):
+    meant = convert(tiny_pair.target, tmp_path / "quantised")
+    module = with_layers(tmp_path / "quantised", (0, 1), CPU)
+    state = module.state_dict()
+    assert not hasattr(module.config, "quantization_config")
+    for name, weight in meant.items():
+        assert torch.allclose(state[name], weight.float(), rtol=1e-2, atol=1e-6), name
 
 
 def test_chosen_layers_are_the_target_with_the_others_taken_out(target):
