@@ -45,7 +45,8 @@ def _check_widens(folder: Path, name: str) -> None:
     method = checkpoint.describe(folder).get("quant_method", checkpoint.GGUF)
     if method not in (checkpoint.GGUF, *checkpoint.WIDENED):
         raise ConfigError(
-            f"{name} is quantised ({method}), and its layers cannot be trained; name the checkpoint that it was made from"
+            f"{name} is quantised ({method}), and its layers cannot be trained; "
+            "name the checkpoint that it was made from"
         )
 
 
