@@ -1,5 +1,6 @@
 """What was measured, as one table."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich import box
@@ -38,16 +39,8 @@ def show(report: dict[str, Any], console: Console) -> None:
         table.add_section()
     console.print(table)
     for load in report["loads"]:
-        if ratio := load["on_over_off"]:
-            _say(console, f"{load['concurrency']} at once: {_ratio(ratio)}")
-        busy = max(row["client_busy_share"] for row in load["speculation"].values())
-        if busy > BUSY_SHARE:
-            _say(
-                console,
-                f"{load['concurrency']} at once: this client was busy {busy:.0%} of the time, so it may be the limit",
-            )
-        for failure, count in load["failures"].items():
-            _say(console, f"{load['concurrency']} at once, {count} failed: {failure}")
+        for remark in _remarks(load):
+            _say(console, f"{load['concurrency']} at once{remark}")
 
 
 def _title(settings: dict[str, Any]) -> str:
@@ -65,9 +58,15 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*cells, _share(row["acceptance_rate"]), _missing(length, ".2f"), _share(row["drafted_share"])]
 
 
-def _ratio(ratio: dict[str, float]) -> str:
-    spread = f"{ratio['min']:.2f} to {ratio['max']:.2f} in {ratio['runs']} pairs of windows"
-    return f"speculation on over off, tokens/s: {ratio['median']:.2f} ({spread})"
+def _remarks(load: dict[str, Any]) -> Iterator[str]:
+    if ratio := load["on_over_off"]:
+        spread = f"{ratio['min']:.2f} to {ratio['max']:.2f} in {ratio['runs']} pairs of windows"
+        yield f": speculation on over off, tokens/s: {ratio['median']:.2f} ({spread})"
+    busy = max(row["client_busy_share"] for row in load["speculation"].values())
+    if busy > BUSY_SHARE:
+        yield f": this client was busy {busy:.0%} of the time, so it may be the limit"
+    for failure, count in load["failures"].items():
+        yield f", {count} failed: {failure}"
 
 
 def _number(value: float | None) -> str:
