@@ -60,6 +60,8 @@ def distill(config: DistillConfig, num_threads: int, display: Display, interrupt
 def _open(config: DistillConfig, target: Target, layers: tuple[int, ...]) -> Corpus:
     """The corpus, in folders that were begun with the same flags."""
     same = {"target": target.name, "weights": target.weights}
-    facts.agree(config.out_folder / "draft.json", {**same, "layers": list(layers), "vocab": config.vocab})
+    start = str(config.start_folder.resolve()) if config.start_folder else ""
+    draft = {**same, "layers": list(layers), "vocab": config.vocab, "start": start}
+    facts.agree(config.out_folder / "draft.json", draft)
     prompts = config.prompts_path.name if config.prompts_path else ""
     return Corpus(config.data_folder, {**same, "top_k": config.top_k, "prompts": prompts}, target.text.vocab_size)

@@ -1,6 +1,7 @@
 """What a folder was begun with, so that nothing else goes on in it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,36 @@ from forerun.errors import ConfigError
 
 
 def agree(path: Path, facts: dict[str, Any]) -> None:
-    """Keeps `facts` in `path` at the first call. Raises ConfigError where those kept there are others."""
+    """Keeps `facts` in `path` at the first call. Raises ConfigError where those kept there are others.
+
+    Those that were not kept then, by an earlier version, are not asked about.
+    """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        _write(path, facts)
         return
-    known = json.loads(path.read_text(encoding="utf-8"))
-    for name, value in facts.items():
-        if known.get(name) != value:
+    for name, known in _read(path).items():
+        if name in facts and facts[name] != known:
             raise ConfigError(
-                f"{path.parent} was begun with {name} {known.get(name)!r}, now it is {value!r}; choose another folder"
+                f"{path.parent} was begun with {name} {known!r}, now it is {facts[name]!r}; choose another folder"
             )
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(facts, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read ({error}); delete it to begin anew there") from error
+    if not isinstance(known, dict):
+        raise ConfigError(f"{path} cannot be read; delete it to begin anew there")
+    return known

@@ -167,6 +167,7 @@ def test_another_draft_may_learn_from_the_same_text(tmp_path, tiny_pair, prompts
     [
         ("--layers=1", "layers"),
         ("--vocab=40", "vocab"),
+        ("--start={draft}", "start"),
         ("--top-k=8", "top_k"),
         ("--prompts=", "prompts"),
         ("--target={draft}", "target"),
