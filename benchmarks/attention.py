@@ -16,7 +16,7 @@ import torch
 from benchmarks import report
 from forerun.engine import attention
 from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
-from forerun.engine.build import num_cores
+from forerun.engine.cores import num_cores
 
 NUM_HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE = 9, 3, 64, 16
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}

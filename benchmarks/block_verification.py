@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.pair import SUPPORT, Pair, Text
 from forerun.engine import torch_setup
-from forerun.engine.build import num_cores
+from forerun.engine.cores import num_cores
 from forerun.sampling.draw import draw_sparse, truncate
 from forerun.sampling.processors import Processors
 from forerun.types import Proposal, SamplingParams, Verdict, Verification

@@ -21,7 +21,8 @@ import torch
 from benchmarks import report
 from benchmarks.peers import prompts
 from forerun.engine import torch_setup
-from forerun.engine.build import EngineSettings, num_cores
+from forerun.engine.build import EngineSettings
+from forerun.engine.cores import num_cores
 from forerun.models.bundled import DRAFT_NAME, NAME
 from forerun.models.resolve import resolve
 from forerun.training.document import Document

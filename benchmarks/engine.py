@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from benchmarks import report
 from forerun.engine import attention, model, torch_setup
 from forerun.engine.block_pool import BlockPool
-from forerun.engine.build import num_cores
+from forerun.engine.cores import num_cores
 from forerun.engine.kv_cache import KvCache, KvShape
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Slice

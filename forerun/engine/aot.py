@@ -6,6 +6,7 @@ compiled by inductor into a package that is loaded in under a second.
 
 import functools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def package(exported: torch.export.ExportedProgram, path: Path) -> bool:
     add_preprocessing_fn(_prefer_templates)
     _parse_templates_once()
     _try_flags_on_little()
+    _leave_threads_open()
     calls = _native_calls(exported)
     settings = {**_INDUCTOR, "aot_inductor.custom_ops_to_c_shims": calls}
     aoti_compile_and_package(exported, package_path=str(path), inductor_configs=settings)
@@ -91,6 +93,11 @@ def _try_flags_on_little() -> None:
         return done.returncode == 0
 
     VecISA.check_build = knows  # type: ignore[method-assign]
+
+
+def _leave_threads_open() -> None:
+    """Inductor writes the number of threads into the code where it is not the machine's; a step chooses its own."""
+    os.cpu_count = torch.get_num_threads
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,14 +1,22 @@
 """Assembles an engine from settings: model, cache sized to the memory that is left, scheduler, device thread."""
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from forerun.engine import attention, compiled, cuda_graphs, inductor, kv_calibration, memory, model, reduction
+from forerun.engine import (
+    attention,
+    compiled,
+    cuda_graphs,
+    inductor,
+    kv_calibration,
+    memory,
+    model,
+    reduction,
+)
 from forerun.engine.attention import choice
 from forerun.engine.attention.base import AttentionBackend
 from forerun.engine.block_pool import BlockPool
@@ -39,6 +47,7 @@ class EngineSettings:
     """precision and compile may be `auto`: see fastest. kv_cache: `auto` is the activations' dtype, or `fp8`.
 
     cache_tokens 0 takes memory_fraction of what is free once the model is loaded; max_model_len 0 is the model's.
+    adapts_threads: a step has as many of num_threads as pay (thread_count.py); never where bits must stay the same.
     """
 
     folder: Path
@@ -46,6 +55,7 @@ class EngineSettings:
     precision: str = "bf16"
     compile: str = "off"
     num_threads: int = 1
+    adapts_threads: bool = False
     embedding_from: Path | None = None
     deterministic: bool = False
     attention_backend: str = "auto"
@@ -125,6 +135,9 @@ def build_part(settings: EngineSettings) -> Part:
     scales = kv_calibration.calibrate(loaded, plain, device) if shape is not plain else None
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
     runner = runner_for(settings, loaded, cache, shape, max_len)
+    if settings.adapts_threads:
+        narrow = runner.adapt_threads(settings.num_threads)
+        log.info("a step over few rows has %d of %d threads", narrow, settings.num_threads)
     label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")
     return Part(loaded, runner, num_blocks, max_len, label)
 
@@ -230,8 +243,3 @@ def _max_model_len(settings: EngineSettings, loaded: LoadedModel, num_blocks: in
     if settings.max_model_len > own:
         raise ConfigError(f"--max-model-len {settings.max_model_len} is over the model's own limit of {own}")
     return min(settings.max_model_len or own, num_blocks * settings.block_size)
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -12,7 +12,11 @@ from forerun.engine.model import LoadedModel
 from forerun.engine.paged_op import PagedStep
 from forerun.engine.reduction import Fetch, whole
 from forerun.engine.scheduler import Slice
+from forerun.engine.thread_count import ThreadCount, measured
 from forerun.errors import ConfigError
+
+NUM_TRIAL_ROWS = 5
+"""A round of the usual length."""
 
 
 class Runner:
@@ -31,6 +35,12 @@ class Runner:
         self.backend = backend
         self._device = device
         self._fetch = fetch
+        self._threads: ThreadCount | None = None
+
+    def adapt_threads(self, num_cores: int) -> int:
+        """From now on a step has as many threads as pay, which a few steps show; returns those of a narrow one."""
+        self._threads = measured(lambda: self.compute(self._nothing(NUM_TRIAL_ROWS)), num_cores)
+        return self._threads.narrow
 
     def run(self, slices: Sequence[Slice]) -> StepLogits:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
@@ -47,13 +57,10 @@ class Runner:
 
     def probe(self) -> None:
         """One forward of a lone token. Raises ConfigError naming a layer that does not attend through the cache."""
-        zero = torch.zeros(1, dtype=torch.long)
-        block = self._cache.padding_slot // self._cache.block_size
-        lone = Batch(zero, zero, zero + self._cache.padding_slot, zero, (Segment(0, 1, 1, [block]),))
         seen: set[int] = set()
         kind = self._model.config.model_type
         try:
-            self.compute(lone, seen)
+            self.compute(self._nothing(1), seen)
         except (TypeError, RuntimeError, AttributeError) as error:
             raise ConfigError(f"layer {len(seen)} of {kind} does not fit the paged cache: {error}") from error
         if missing := set(range(len(self._cache.layers))) - seen:
@@ -62,8 +69,17 @@ class Runner:
     @torch.inference_mode()
     def compute(self, batch: Batch, layers_seen: set[int] | None = None) -> torch.Tensor:
         """One forward; logits `[num_logits, head size] float32` on the device, where they may still be under way."""
+        if self._threads is not None:
+            self._threads.use_for(len(batch.input_ids))
         batch = batch.on(self._device)
         plan = self.backend.plan(batch.segments, self._cache.block_size, self._device)
         seen = set() if layers_seen is None else layers_seen
         step = PagedStep(self._cache, self.backend, plan, batch.slots, seen)
         return self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)
+
+    def _nothing(self, num_rows: int) -> Batch:
+        """Rows of a sequence that is nobody's, with one row of logits."""
+        num_rows = min(num_rows, self._cache.block_size)
+        zeros, slot = torch.zeros(num_rows, dtype=torch.long), self._cache.padding_slot
+        segment = Segment(0, num_rows, num_rows, [slot // self._cache.block_size])
+        return Batch(zeros, zeros, zeros + slot, zeros[:1], (segment,))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forerun.engine import build, torch_setup
+from forerun.engine.cores import num_cores
 from forerun.engine.ranks.group import Ranks
 from forerun.serving.observer import StepObserver
 from forerun.serving.settings import ServiceConfig
@@ -33,7 +34,7 @@ def prepare(
     config: ServiceConfig, folder: Path, model_id: str, embedding_from: Path | None = None, ranks: Ranks | None = None
 ) -> build.EngineSettings:
     """Settings of an engine in this process, whose torch is ready for it afterwards."""
-    num_threads = config.threads or build.num_cores()
+    num_threads = config.threads or num_cores()
     torch_setup.prepare(num_threads)
     return build.EngineSettings(
         folder=folder,
@@ -41,6 +42,7 @@ def prepare(
         precision=config.precision,
         compile=config.compile,
         num_threads=num_threads,
+        adapts_threads=not config.threads and config.device == "cpu" and not config.deterministic and ranks is None,
         embedding_from=embedding_from,
         deterministic=config.deterministic,
         attention_backend=config.attention,

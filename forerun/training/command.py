@@ -7,7 +7,7 @@ from rich.console import Console
 
 from forerun.config import parse
 from forerun.engine import torch_setup
-from forerun.engine.build import num_cores
+from forerun.engine.cores import num_cores
 from forerun.errors import ConfigError
 from forerun.training import facts, training_phase
 from forerun.training.config import DistillConfig, check
