@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -38,5 +39,5 @@ def _try_token(url: str, model: str) -> str | None:
     try:
         with urllib.request.urlopen(request, timeout=_PROBE_TIMEOUT_S) as answer:  # noqa: S310
             return str(json.load(answer)["choices"][0]["text"])
-    except (OSError, ValueError, LookupError):
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):  # it is not there yet
         return None

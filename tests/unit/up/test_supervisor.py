@@ -57,6 +57,21 @@ async def test_a_service_is_started_answers_and_is_stopped_by_sigterm(supervisor
     assert child.returncode == 0
 
 
+async def test_a_gateway_that_does_not_speak_http_yet_is_asked_again():
+    answers = [b"", b"no HTTP\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"HTTP/1.1 200 OK\r\n\r\n[]"]
+    answers.append(b'HTTP/1.1 200 OK\r\n\r\n{"choices": [{"text": " Paris"}]}')
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"}")
+        writer.write(answers.pop(0))
+        writer.close()
+
+    async with await asyncio.start_server(answer, HOST, 0) as server:
+        url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+        assert await asyncio.wait_for(readiness.first_token(url, "m"), 20) == " Paris"
+    assert not answers
+
+
 async def test_a_service_that_dies_at_start_up_is_reported_with_its_last_words(supervisor):
     await supervisor.start(stand_in("target", "die", "no such model"))
     with pytest.raises(ServiceUnavailable, match=r"(?s)target ended with status 3.*no such model"):
