@@ -2,11 +2,11 @@
 
 import shlex
 from dataclasses import dataclass
+from itertools import chain
 
 from forerun.cluster.config import RayConfig
 from forerun.errors import ConfigError
-from forerun.models.bundled import DRAFT_NAME, NAME
-from forerun.models.resolve import BUNDLED
+from forerun.up.drafting import draft_flags, draft_for
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ def _targets(config: RayConfig) -> PoolPlan:
 
 
 def _drafts(config: RayConfig) -> PoolPlan:
-    model = config.draft_model or (DRAFT_NAME if config.model in (BUNDLED, NAME) else "")
-    method = ["--method", "model", "--model", model] if model else ["--method", "ngram"]
-    flags = [*method, "--target-model", config.model, *_device(config.draft_gpus), *shlex.split(config.draft_args)]
+    what = draft_flags(config.model, draft_for(config.model, config.draft_model))
+    flags = [*chain.from_iterable(what.items()), *_device(config.draft_gpus), *shlex.split(config.draft_args)]
     most = max(config.drafts, config.max_drafts)
     return PoolPlan(
         "draft", ("draft_service", *flags), 1, config.draft_cpus, config.draft_gpus, config.drafts, most

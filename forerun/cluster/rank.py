@@ -16,11 +16,10 @@ from forerun.cluster import pulse
 from forerun.cluster.load import Load, parse
 from forerun.models.cache_folder import cache_folder
 from forerun.up import readiness
-from forerun.up.child import Child, Service
+from forerun.up.child import ENVIRON, Child, Service
 
 _LOOK_S = 5.0
 _LAST_LINES = 5
-_ENVIRON = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "PYTHONUNBUFFERED": "1"}
 
 
 class Rank:
@@ -58,7 +57,7 @@ class Rank:
         ports = {"--port": self._port, "--metrics-port": self._metrics_port, "--health-port": self._health_port}
         listening = ("--host", self._host, *(text for flag, port in ports.items() for text in (flag, str(port))))
         service = Service(
-            self._name, (*arguments, *listening), self._port, {**_ENVIRON, **environ}, death_signal=signal.SIGKILL
+            self._name, (*arguments, *listening), self._port, {**ENVIRON, **environ}, death_signal=signal.SIGKILL
         )
         self._child = await Child.start(service, cache_folder("logs"))
 

@@ -20,6 +20,7 @@ from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import PRIVATE, cache_folder, check_trusted, clear_unfinished, locked, unfinished
+from forerun.models.checksums import WEIGHTS, model_files
 from forerun.tether import tethered
 
 log = logging.getLogger(__name__)
@@ -151,5 +152,5 @@ def _last_line(text: str) -> str:
 def _content(folder: Path) -> list[Any]:
     """What tells one checkpoint from another, without reading gigabytes."""
     config = (folder / "config.json").read_text()
-    files = sorted(path for pattern in ("*.safetensors", "*.gguf", "vocab.npy") for path in folder.glob(pattern))
+    files = model_files(folder, (*WEIGHTS, "vocab.npy"))
     return [config, [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from forerun.errors import ConfigError
 
-WEIGHTS = ("*.safetensors", "*.gguf")
+SAFETENSORS = "*.safetensors"
+WEIGHTS = (SAFETENSORS, "*.gguf")
 TEXT = ("*.json", "*.jinja", "vocab.npy")
 
 _DIGITS = 64

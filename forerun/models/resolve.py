@@ -6,13 +6,12 @@ from pathlib import Path
 
 from forerun.errors import ConfigError
 from forerun.models.bundled import DRAFT_NAME, NAME, Report, bundled_draft, prepare_bundled
+from forerun.models.checksums import SAFETENSORS, TEXT, WEIGHTS, model_files
 
 BUNDLED = "bundled"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_HUB_FILES = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "vocab.npy")
-
-
-_WEIGHTS = ("*.safetensors", "*.gguf")
+_HUB_FILES = (*TEXT, SAFETENSORS)
+"""Without GGUF files: a repository has one for each size, and one alone is served."""
 
 
 def resolve(name: str, report: Report | None = None) -> Path:
@@ -80,7 +79,7 @@ def _check(folder: Path, name: str) -> None:
     config = folder / "config.json"
     if not config.is_file():
         raise ConfigError(f"model {name!r} has no config.json in {folder}")
-    if not any(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
+    if not model_files(folder, WEIGHTS):
         raise ConfigError(
             f"model {name!r} has neither .safetensors nor .gguf file in {folder}; other weight formats are not loaded"
         )

@@ -4,13 +4,10 @@ import socket
 from dataclasses import dataclass
 
 from forerun.errors import ConfigError
-from forerun.models.bundled import DRAFT_NAME, NAME
-from forerun.models.resolve import BUNDLED, public_name
-from forerun.up.child import Service
+from forerun.models.resolve import public_name
+from forerun.up.child import ENVIRON, Service
 from forerun.up.config import UpConfig
-
-# Threads that wait for work must not burn the other service's core: benchmarks/openmp_waiting.py compares.
-_ENVIRON = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "PYTHONUNBUFFERED": "1"}
+from forerun.up.drafting import draft_flags, draft_for
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Plan:
 
 def make_plan(config: UpConfig) -> Plan:
     """The commands for one draft, one target and one gateway that know each other's addresses."""
-    draft_model = config.draft_model or (DRAFT_NAME if config.model in (BUNDLED, NAME) else "")
+    draft_model = draft_for(config.model, config.draft_model)
     return Plan(
         draft=_service("draft", config.draft_port, _draft_flags(config, draft_model)),
         target=_service("target", config.target_port, _target_flags(config)),
@@ -65,14 +62,12 @@ def _is_taken(host: str, port: int) -> bool:
 def _service(name: str, port: int, flags: dict[str, str | int]) -> Service:
     arguments = [text for flag, value in flags.items() for text in (flag, str(value))]
     module = name if name == "gateway" else f"{name}_service"
-    return Service(name, [module, *arguments], port, _ENVIRON)
+    return Service(name, [module, *arguments], port, ENVIRON)
 
 
 def _draft_flags(config: UpConfig, draft_model: str) -> dict[str, str | int]:
-    method = {"--method": "model", "--model": draft_model} if draft_model else {"--method": "ngram"}
     return {
-        **method,
-        "--target-model": config.model,
+        **draft_flags(config.model, draft_model),
         "--host": config.host,
         "--port": config.draft_port,
         "--metrics-port": config.draft_metrics_port,
