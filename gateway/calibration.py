@@ -172,10 +172,6 @@ class Calibrating:
         """The draft service is asked for a proposal, of which the model promises `gain`."""
         self._gain = gain
 
-    def moved(self) -> None:
-        """The time to the next verdict says nothing: the target is another one."""
-        self._since = None
-
     def saw_verdict(self, num_sequences: int, num_tokens: int, now: float) -> None:
         """A verdict of num_tokens came at `now`."""
         load = self._calibration.at(num_sequences)

@@ -23,8 +23,9 @@ from gateway.learning import Learning
 from gateway.listener import Listener, Mail
 from gateway.own_drafting import OwnDrafting
 from gateway.own_round import OwnRound
+from gateway.pair import PairRecord
 from gateway.replicas import Replicas
-from gateway.speculation import MAX_K, PairRecord, Speculation
+from gateway.speculation import MAX_K, Speculation
 from gateway.target_link import TargetLink
 from gateway.terms import DraftTerms, TargetTerms
 from gateway.watch import Watch

@@ -57,9 +57,12 @@ class Costs:
         return ceil(min(self._trips_s) / plain_s) if plain_s and self._trips_s else 0
 
     def saw_plain(self, rows: int, step_s: float, interval_s: float) -> None:
-        """The target alone gave its next token interval_s after the one before."""
+        """The target alone gave its next token, which came interval_s after the one before.
+
+        Where several come in one burst all intervals but the first are nothing: they are the way's, not the step's.
+        """
         self._plain_age = 0
-        self._saw_step(rows, step_s, interval_s)
+        self._saw_step(rows, step_s, max(interval_s, step_s))
         self._plain_rest_s.add(max(interval_s - step_s, 0.0))
 
     def claims_measurement(self) -> bool:

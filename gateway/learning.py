@@ -82,10 +82,8 @@ class Learning:
         self._plain_at = None
 
     def moved(self) -> None:
-        """The target is another one."""
-        self._plain_at = None
-        if self._calibrating is not None:
-            self._calibrating.moved()
+        """The target is another one: what it shows from now on is not learnt as the pair's."""
+        self._costs, self._calibrating, self._plain_at = Costs(), None, None
 
     def has_shadow(self) -> bool:
         """Whether a proposal waits for the transcript to reach past it."""

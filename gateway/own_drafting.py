@@ -7,7 +7,8 @@ from forerun.cost.pace import best_pace
 from forerun.rpc.messages import Proposal
 from gateway.ema import Ema
 from gateway.own_drafters import DRAFTERS, SLICE, Offer, OwnDrafter
-from gateway.speculation import MIN_GAIN, PairRecord, full_grant
+from gateway.pair import PairRecord
+from gateway.speculation import MIN_GAIN, full_grant
 from gateway.transcript import Transcript
 
 PROMISE_WEIGHT = 0.05

@@ -1,11 +1,9 @@
 """Chooses K: how far the draft runs ahead, and how far the target may go on alone."""
 
-from dataclasses import dataclass, field
-
 from forerun.cost.pace import Pace, best_pace
-from gateway.acceptance import Acceptance, SharedAcceptance
-from gateway.calibration import Calibration
+from gateway.acceptance import Acceptance
 from gateway.costs import Costs
+from gateway.pair import NUM_FIRST_SHADOWS, SHADOW_K, PairRecord
 
 MAX_K = 16
 GRANT, MAX_GRANT = 16, 512  # renewed when half is used, so that the target never waits for the gateway
@@ -18,47 +16,9 @@ TRIAL_ROUNDS = 4
 TRIAL_SHARE, FIRST_TRIAL_WORTH = 0.002, 0.6
 TRIAL_OVERHEAD = 0.3  # tokens that a change between the two ways costs
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
-SHADOW_K = 4
-NUM_FIRST_SHADOWS = 3
-SHADOW_SHARE = 0.02  # of the target's time that shadows may take, for a draft on the same device takes it away
-NUM_FREE_SHADOWS = 16  # of a pair that is new
 SCOUT_EVERY = 8  # of the sequences that go without the draft one brings it in all the same: it may have got better
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
 MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
-
-
-@dataclass
-class PairRecord:
-    """What the gateway knows of one pair of draft and target, shared by its sequences."""
-
-    costs: Costs = field(default_factory=Costs)
-    calibration: Calibration = field(default_factory=Calibration)
-    acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
-    num_alone: int = 0  # tokens since the last round or trial
-    was_tried: bool = False
-    num_free_shadows: int = NUM_FREE_SHADOWS
-    num_sequences: int = 0  # so far
-    shadow_s: float = 0.0  # seconds that shadows may take now
-
-    def pays_for_shadow(self) -> bool:
-        """Takes what a shadow proposal costs out of what was saved for them; False where that is not enough."""
-        if self.num_free_shadows > 0:
-            self.num_free_shadows -= 1
-            return True
-        cost_s = self.costs.proposal_s(SHADOW_K)
-        if self.shadow_s < cost_s:
-            return False
-        self.shadow_s -= cost_s
-        return True
-
-    def saves_for_shadows(self, device_s: float) -> None:
-        """The target worked device_s on its own."""
-        saved_s = self.shadow_s + SHADOW_SHARE * device_s
-        self.shadow_s = min(saved_s, NUM_FIRST_SHADOWS * self.costs.proposal_s(SHADOW_K))
-
-    def acceptance_of(self, kind: str) -> SharedAcceptance:
-        """The shared table of requests of this kind."""
-        return self.acceptance.setdefault(kind, SharedAcceptance())
 
 
 def full_grant(costs: Costs, num_sequences: int, least: int = GRANT) -> int:

@@ -9,6 +9,7 @@ from forerun.rpc.clients import MAX_DRAFT_BYTES
 from forerun.types import SamplingParams, Verification
 from forerun.v1 import common_pb2, draft_pb2
 from gateway import draft_link, speculation
+from gateway.pair import PairRecord
 from tests.support import scripted_services as scripted
 from tests.support.coordinating import PROMPT, Collector, house, request
 from tests.support.scripted_services import ScriptedDraft, ScriptedTarget, continuation
@@ -146,7 +147,7 @@ async def test_a_draft_that_hangs_is_out_for_all_requests_once_one_has_noticed(m
 
 
 def test_a_deadline_stays_bounded_however_slow_a_draft_has_been():
-    pair = speculation.PairRecord()
+    pair = PairRecord()
     for _ in range(20):
         pair.costs.saw_proposal(1, 9.0, 9.0)
     chooser = speculation.Speculation(pair, "", 3)

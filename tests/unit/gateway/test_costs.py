@@ -69,6 +69,16 @@ def test_a_round_that_gets_cheaper_later_is_found():
     assert pace.k == 16
 
 
+def test_tokens_that_come_in_bursts_cost_what_their_steps_took():
+    """Of eight verdicts that the network delivers together, seven come microseconds after the one before."""
+    costs = Costs()
+    for _ in range(10):
+        costs.saw_plain(1, 0.010, 0.080)
+        for _ in range(7):
+            costs.saw_plain(1, 0.010, 0.000_01)
+    assert costs.steps.at(1) == pytest.approx(0.010, rel=0.01)
+
+
 def test_a_round_costs_its_steps_and_its_waits():
     costs = Costs()
     costs.saw_plain(1, 0.010, 0.0101)

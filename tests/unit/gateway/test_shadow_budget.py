@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.speculation import NUM_FIRST_SHADOWS, NUM_FREE_SHADOWS, SHADOW_K, SHADOW_SHARE, PairRecord
+from gateway.pair import NUM_FIRST_SHADOWS, NUM_FREE_SHADOWS, SHADOW_K, SHADOW_SHARE, PairRecord
 
 
 @pytest.fixture
