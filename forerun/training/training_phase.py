@@ -16,6 +16,7 @@ from forerun.training.export import export
 from forerun.training.growth import grow
 from forerun.training.interruption import Interruption
 from forerun.training.ledger import Ledger
+from forerun.training.memory import give_back_freed_memory
 from forerun.training.report import Story, line, readme
 from forerun.training.student import Student
 from forerun.training.surgery import with_layers
@@ -98,6 +99,7 @@ class TrainingPhase:
         checkpoint.save(self._path, content | self._trainer.state())
         folder = self._config.out_folder
         export(self._student, folder, self._target.text.vocab_size, readme(self._story(), figures, folder.name))
+        give_back_freed_memory()
         return figures
 
     def _story(self) -> Story:
