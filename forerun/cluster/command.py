@@ -57,9 +57,10 @@ async def serve(config: RayConfig, cluster: RayCluster) -> int:
     fleet = Fleet(config, cluster)
     await fleet.start()
     # Only now: gateways drop whatever a list that answers does not name.
-    registry = Registry(config.registry_host, config.registry_port, fleet.lists)
+    registry = Registry(config.registry_host, config.registry_port, fleet.lists, fleet.metrics)
     where = f"--target {registry.url}/targets --draft {registry.url}/drafts"
     sys.stdout.write(f"Gateways find the replicas: forerun gateway --model {config.model} {where}\n")
+    sys.stdout.write(f"Prometheus finds their metrics: http_sd_configs: [{{url: {registry.metrics_url}}}]\n")
     sys.stdout.flush()
     stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     keeping: asyncio.Future[Any] = asyncio.gather(fleet.scale(), fleet.renew())

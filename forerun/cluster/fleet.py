@@ -31,6 +31,11 @@ class Fleet:
         """Addresses of those that serve, for each pool."""
         return {f"{plan.name}s": self._pools[plan.name].addresses for plan in self._plans}
 
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Where the /metrics of each service's replicas are."""
+        return {plan.name: self._pools[plan.name].metrics_addresses for plan in self._plans}
+
     async def start(self) -> None:
         """Replicas that run already are in the lists afterwards; those that lack are being started."""
         for plan in self._plans:
@@ -68,13 +73,16 @@ class Fleet:
         found: dict[int, Found] = {}
         for life in self._cluster.lives(plan.name):
             try:
-                asking = asyncio.gather(life.ranks[0].arguments.remote(), life.ranks[0].address.remote())
-                arguments, address = await asyncio.wait_for(asking, TAKE_OVER_S)
+                leader = life.ranks[0]
+                asking = asyncio.gather(
+                    leader.arguments.remote(), leader.address.remote(), leader.metrics_address.remote()
+                )
+                arguments, address, metrics_address = await asyncio.wait_for(asking, TAKE_OVER_S)
             except Exception as error:
                 log.warning("%s is not taken over: %s", life.name, error)
                 self._cluster.remove(life)
                 continue
-            found[life.number] = Found(life, address, tuple(arguments) == plan.module_args)
+            found[life.number] = Found(life, address, metrics_address, tuple(arguments) == plan.module_args)
         return found
 
     def _replica(self, plan: PoolPlan, found: dict[int, Found], number: int) -> RayReplica:

@@ -17,7 +17,13 @@ class Replica(Protocol):
     """One replica of a service, started at most once at a time."""
 
     address: str | None
-    """Where it serves; None while it does not."""
+    """Where it serves; None while it does not, and once it drains."""
+
+    metrics_address: str | None
+    """Where its /metrics are, until nothing of it is left."""
+
+    is_draining: bool
+    """Whether it was asked to end; whoever waits for `live` sees that it has."""
 
     async def live(self) -> str:
         """Places and starts it, or takes over what runs; returns why it ended, and then nothing of it is left."""
@@ -47,6 +53,10 @@ class Pool:
     def addresses(self) -> list[str]:
         """Of those that serve; may be called from any thread."""
         return [address for replica in list(self._replicas) if (address := replica.address)]
+
+    def metrics_addresses(self) -> list[str]:
+        """Of those that are there, also while they drain; may be called from any thread."""
+        return [address for replica in list(self._numbers) if (address := replica.metrics_address)]
 
     def resize(self, size: int) -> None:
         """Starts replicas, or has the last ones drain; those end by and by."""
@@ -79,6 +89,8 @@ class Pool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _end(self, replica: Replica) -> None:
+        if replica.is_draining:
+            return  # by and by, as it was asked to for another reason
         if replica.address is None:
             self._tasks[replica].cancel()
         else:

@@ -37,6 +37,10 @@ class Rank:
         """Where it will serve."""
         return f"{self._host}:{self._port}"
 
+    async def metrics_address(self) -> str:
+        """Where its /metrics will be."""
+        return f"{self._host}:{self._metrics_port}"
+
     async def meeting(self) -> tuple[str, int]:
         """Where the ranks of this one's replica meet."""
         return self._host, self._meeting_port

@@ -21,6 +21,7 @@ class Found:
 
     life: Life
     address: str
+    metrics_address: str
     is_current: bool
 
 
@@ -40,12 +41,14 @@ class RayReplica:
         self._start_timeout_s, self._drain_timeout_s = start_timeout_s, drain_timeout_s
         self._life: Life | None = found.life if found else None
         self.address: str | None = None
+        self.metrics_address: str | None = found.metrics_address if found else None
+        self.is_draining = False
         self.serves = asyncio.Event()
         if found:
             self._listed(found.address)
 
     async def live(self) -> str:
-        """Cancelled while it starts, nothing is left of it; cancelled while it serves, it goes on."""
+        """Cancelled while it starts, nothing is left of it; cancelled while it serves or drains, it goes on."""
         try:
             if self._life is None:
                 self._life = await self._cluster.place(self._plan, self._number, self._start_timeout_s)
@@ -53,7 +56,7 @@ class RayReplica:
             log.info("%s-%d serves at %s", self._plan.name, self._number, self.address)
             why = await _first_end(self._life.ranks)
         except asyncio.CancelledError:
-            if self.address is None:
+            if self.address is None and not self.is_draining:
                 self._clear()
             raise
         except Exception as error:
@@ -71,6 +74,7 @@ class RayReplica:
         """Takes it off the list, so that nothing new comes, and has it end."""
         from ray.exceptions import RayError
 
+        self.is_draining = True
         self._listed(None)
         with contextlib.suppress(RayError, ServiceUnavailable):  # it is gone already
             await self._leader.stop.remote(self._drain_timeout_s)
@@ -96,6 +100,7 @@ class RayReplica:
         ]
         await asyncio.gather(*starting)
         await self._until_serving(life)
+        self.metrics_address = await life.ranks[0].metrics_address.remote()
         address: str = await life.ranks[0].address.remote()
         return address
 
@@ -116,6 +121,7 @@ class RayReplica:
 
     def _clear(self) -> None:
         life, self._life = self._life, None
+        self.metrics_address, self.is_draining = None, False
         self._listed(None)
         if life is not None:
             self._cluster.remove(life)

@@ -73,6 +73,19 @@ async def killed_mid_stream(ray, url, victim):
     return await texts(url, on_token)
 
 
+async def scraped(registry_url):
+    """Job → whether each replica that Prometheus would scrape tells of itself."""
+    async with httpx.AsyncClient() as client:
+        jobs = (await client.get(f"{registry_url}/metrics-targets")).json()
+        return {
+            job["labels"]["job"]: [
+                "forerun_num_requests_running" in (await client.get(f"http://{target}/metrics")).text
+                for target in job["targets"]
+            ]
+            for job in jobs
+        }
+
+
 async def num_failovers(url):
     async with httpx.AsyncClient() as client:
         lines = (await client.get(f"{url}/metrics")).text.splitlines()
@@ -86,6 +99,7 @@ async def test_an_actor_dies_mid_stream_and_the_supervisor_after_it(ray, run_up,
     url = fleet.gateway(tiny_pair.target, f"{up.url}/targets", [f"{up.url}/drafts"], "--served-model-name", "tiny").url
 
     expected = await texts(url)
+    assert await scraped(up.url) == {"target": [True, True], "draft": [True]}
     victim = min(actors(ray, "target"))
     assert await actors(ray, "target")[victim].load.remote() == Load(num_waiting=0, num_running=0)
     assert await killed_mid_stream(ray, url, victim) == expected

@@ -13,7 +13,8 @@ class Scripted:
     """A replica that serves for so many seconds in its lives; 0 fails to start, and the last life has no end."""
 
     def __init__(self, number, lives=(), drains_s=0.0):
-        self.number, self.address = number, None
+        self.number, self.address, self.metrics_address = number, None, None
+        self.is_draining, self.how = False, None
         self.started_at = []
         self._lives, self._drains_s = list(lives), drains_s
         self._ended = asyncio.Event()
@@ -23,13 +24,14 @@ class Scripted:
         serves_s = self._lives.pop(0) if self._lives else None
         if serves_s == 0:
             raise ServiceUnavailable("no room")
-        self.address = f"host:{self.number}"
+        self.address, self.metrics_address = f"host:{self.number}", f"host:9{self.number}"
         try:
             await asyncio.wait_for(self._ended.wait(), serves_s)
+            self.how = "it drained"
         except TimeoutError:
-            self.address = None
-            return "it ended"
-        return "it drained"
+            self.how = "it ended"
+        self.address = self.metrics_address = None
+        return self.how
 
     async def load(self):
         if self.number == 1:
@@ -37,7 +39,7 @@ class Scripted:
         return Load(1.0, 2.0)
 
     async def drain(self):
-        self.address = None
+        self.address, self.is_draining = None, True
         await asyncio.sleep(self._drains_s)
         self._ended.set()
 
@@ -106,6 +108,35 @@ async def test_the_last_to_come_goes_first_and_is_off_the_list_while_it_drains()
     assert len(made[1].started_at) == 1
     await pool.drain()
     assert pool.addresses() == []
+
+
+@in_virtual_time
+async def test_one_that_drains_already_has_its_time_when_all_are_to_end():
+    pool, made = scripted_pool(drains_s=30)
+    pool.resize(2)
+    await asyncio.sleep(1)
+    replacing = asyncio.create_task(made[0].drain())  # one that ran with other flags
+    await asyncio.sleep(1)
+    pool.resize(1)
+    await pool.drain()
+    assert [replica.how for replica in made] == ["it drained"] * 2
+    await replacing
+
+
+@in_virtual_time
+async def test_one_that_drains_is_scraped_until_it_is_gone():
+    pool, _ = scripted_pool(drains_s=30)
+    pool.resize(2)
+    assert pool.metrics_addresses() == []
+    await asyncio.sleep(1)
+    assert pool.metrics_addresses() == ["host:90", "host:91"]
+    pool.resize(1)
+    await asyncio.sleep(1)
+    assert pool.addresses() == ["host:0"]
+    assert pool.metrics_addresses() == ["host:90", "host:91"]
+    await asyncio.sleep(60)
+    assert pool.metrics_addresses() == ["host:90"]
+    await pool.drain()
 
 
 @in_virtual_time

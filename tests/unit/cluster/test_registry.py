@@ -1,6 +1,8 @@
 """What the registry lists, gateways read; what it does not answer changes nothing."""
 
 import asyncio
+import json
+import urllib.request
 
 import pytest
 
@@ -18,7 +20,9 @@ def listed():
 
 @pytest.fixture
 def registry(listed):
-    registry = Registry("127.0.0.1", 0, {"targets": lambda: listed})
+    registry = Registry(
+        "127.0.0.1", 0, {"targets": lambda: listed}, {"target": lambda: ["10.0.0.1:9052"], "draft": list}
+    )
     yield registry
     registry.close()
 
@@ -30,6 +34,17 @@ async def test_a_gateway_reads_the_list_and_what_became_of_it(registry, listed):
     assert await source.places() == {Place("[fd00::2]:50052", "fd00::2"), Place("10.0.0.3:50052", "10.0.0.3")}
     listed.clear()
     assert await source.places() == frozenset()
+
+
+def test_prometheus_reads_where_metrics_are(registry):
+    """https://prometheus.io/docs/prometheus/latest/http_sd/"""
+    with urllib.request.urlopen(f"{registry.url}/metrics-targets", timeout=5) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        groups = json.load(answer)
+    assert groups == [
+        {"targets": ["10.0.0.1:9052"], "labels": {"job": "target"}},
+        {"targets": [], "labels": {"job": "draft"}},
+    ]
 
 
 async def test_another_page_is_no_empty_list(registry):
@@ -62,4 +77,4 @@ async def test_a_registry_that_is_gone_cannot_be_asked(registry):
 def test_a_port_that_is_taken_is_named_with_a_way_out(registry):
     port = int(registry.url.rpartition(":")[2])
     with pytest.raises(ConfigError, match="--registry-port"):
-        Registry("127.0.0.1", port, {})
+        Registry("127.0.0.1", port, {}, {})
