@@ -10,7 +10,7 @@ from pathlib import Path
 
 from forerun.tether import tethered
 
-# Threads that wait for work must not burn the other service's core: benchmarks/openmp_waiting.py compares.
+# Threads that wait for work must not burn the other service's core: benchmarks/threads.py compares.
 ENVIRON = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "PYTHONUNBUFFERED": "1"}
 STOP_TIMEOUT_S = 15.0  # more than the grace that services give to running streams
 

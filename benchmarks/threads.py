@@ -1,9 +1,8 @@
-"""How long OpenMP's threads should look out for work before they sleep: the target alone, and the pair on one machine.
+"""How many threads a step should have, and how long they should look out for work before they sleep.
 
-With one thread for each service there is nobody to wait for.
-
-Every setting has services of its own, which take turns; ratios are of paired answers, to the setting of `forerun up`.
-`python -m benchmarks.openmp_waiting [rounds]`
+The target alone and the pair on one machine. Every setting has services of its own, which take turns; ratios are of
+paired answers, to how `forerun up` runs them: as many threads a step as pay, which sleep when they have nothing to do.
+`python -m benchmarks.threads [rounds]`
 """
 
 import asyncio
@@ -18,13 +17,15 @@ from benchmarks import report
 from benchmarks.streams import stream
 from benchmarks.trio import running
 from forerun.bench.prompts import PROMPTS
+from forerun.engine.cores import num_cores
 
+AS_SERVED = "as served"
+ALL = {"FORERUN_THREADS": str(num_cores())}
 SETTINGS: dict[str, dict[str, str]] = {
-    "passive": {},
-    "passive, 1000 looks": {"GOMP_SPINCOUNT": "1000"},
-    "passive, 10000 looks": {"GOMP_SPINCOUNT": "10000"},
-    "OpenMP's own": {"OMP_WAIT_POLICY": "", "KMP_BLOCKTIME": ""},
-    "one thread each": {"FORERUN_THREADS": "1"},
+    AS_SERVED: {},
+    "all cores": ALL,
+    "all cores, 10000 looks": {**ALL, "GOMP_SPINCOUNT": "10000"},
+    "all cores, OpenMP's own waiting": {**ALL, "OMP_WAIT_POLICY": "", "KMP_BLOCKTIME": ""},
 }
 RUNS = {"target alone": False, "pair": True}
 NUM_TOKENS = 128
@@ -60,7 +61,7 @@ async def measure(urls: dict[str, str], rounds: int) -> dict[str, Any]:
         run: {
             name: {
                 "tok_s": round(statistics.median(values), 1),
-                "to passive": report.paired_ratio(values, of_run["passive"]),
+                "to as served": report.paired_ratio(values, of_run[AS_SERVED]),
             }
             for name, values in of_run.items()
         }
@@ -76,7 +77,7 @@ def main() -> None:
     for run, of_run in figures.items():
         for name, figure in of_run.items():
             print(f"{run}, {name}: {figure}")
-    report.save("openmp_waiting", figures)
+    report.save("threads", figures)
 
 
 if __name__ == "__main__":
