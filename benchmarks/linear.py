@@ -21,8 +21,8 @@ from benchmarks import report
 from forerun.bench.prompts import PROMPTS
 from forerun.engine import aot, attention, compiled, torch_setup
 from forerun.engine.block_pool import BlockPool
-from forerun.engine.cores import num_cores
 from forerun.engine.compiled import PACKAGE, Recipe
+from forerun.engine.cores import num_cores
 from forerun.engine.kv_cache import KvCache, KvShape
 from forerun.engine.quant import native_linear
 from forerun.engine.quant.int8 import Int8Linear, NativeInt8Linear
