@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import grpc
 
@@ -135,6 +135,3 @@ class ClientStream(Generic[Request, Reply]):
 
     def _stop_writing(self) -> None:
         self._tasks[1].cancel()
-
-
-AnyStream = ClientStream[Any, Any]
