@@ -72,6 +72,23 @@ async def test_a_gateway_that_does_not_speak_http_yet_is_asked_again():
     assert not answers
 
 
+async def test_a_gateway_that_asks_for_a_key_is_asked_whether_it_is_ready():
+    refused = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    answers = [refused, "HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n", refused, "HTTP/1.1 200 OK\r\n\r\n{}"]
+    asked = []
+
+    async def answer(reader, writer):
+        asked.append((await reader.readline()).split()[1])
+        writer.write(answers.pop(0).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, HOST, 0) as server:
+        url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+        assert await asyncio.wait_for(readiness.first_token(url, "m"), 20) == ""
+    assert asked == 2 * [b"/v1/completions", b"/ready"]
+
+
 async def test_a_service_that_dies_at_start_up_is_reported_with_its_last_words(supervisor):
     await supervisor.start(stand_in("target", "die", "no such model"))
     with pytest.raises(ServiceUnavailable, match=r"(?s)target ended with status 3.*no such model"):
