@@ -44,9 +44,9 @@ KNOWN: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
     },
     "smollm2-135m": _config(30, 576, 9, 3, 64, 1536, 49152, tied=True),
-    "draft-smollm2-135m": _config(2, 576, 9, 3, 64, 1536, 49152, tied=True),
+    "draft-smollm2-135m": _config(4, 576, 9, 3, 64, 1536, 49152, tied=True),
 }
-_HEAD_ROWS = {"draft-smollm2-135m": 16384}
+_HEAD_ROWS = {"draft-smollm2-135m": 8192}
 
 
 def find_model(name: str) -> ModelShape:

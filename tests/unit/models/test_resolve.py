@@ -23,7 +23,7 @@ def test_a_local_folder_is_itself(folder):
 def test_the_bundled_draft_is_found_in_the_package():
     draft = resolve("draft-smollm2-135m")
     assert (draft / "vocab.npy").is_file()
-    assert json.loads((draft / "config.json").read_text())["num_hidden_layers"] == 2
+    assert json.loads((draft / "config.json").read_text())["num_hidden_layers"] == 4
 
 
 def test_a_folder_without_safetensors_is_refused(folder):
