@@ -18,6 +18,7 @@ from forerun.config import add_options
 from forerun.errors import ConfigError
 from forerun.models.fetch import FetchConfig
 from forerun.telemetry.metrics import GatewayMetrics, ServiceMetrics, new_registry
+from gateway.api import errors as api_errors
 from gateway.api.freshness import Freshness
 from gateway.config import GatewayConfig
 from target_service.config import TargetConfig
@@ -85,7 +86,8 @@ def paths(root: Path) -> frozenset[str]:
 
 def error_names() -> frozenset[str]:
     """Our errors, by which failed requests are counted."""
-    return frozenset(name for name, found in vars(errors).items() if isinstance(found, type))
+    found = [each for module in (errors, api_errors) for each in vars(module).values() if isinstance(each, type)]
+    return frozenset(each.__name__ for each in found if issubclass(each, Exception))
 
 
 @cache
