@@ -16,8 +16,8 @@ from forerun.telemetry.withheld import plain_traceback
 LogFormat = Literal["json", "text"]
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-# What every record has; whatever else a record carries came in through `extra`.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# What every record has, and uvicorn's message once more in colours; all else that a record carries is its `extra`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def setup_logging(service: str, level: str = "INFO", format: LogFormat = "json", with_content: bool = False) -> None:

@@ -55,6 +55,12 @@ def test_every_record_is_one_json_object_a_line(stderr):
     }
 
 
+def test_a_message_stands_in_a_line_once_and_without_colours(stderr):
+    logs.setup_logging("gateway")
+    logging.getLogger("uvicorn").info("listening", extra={"color_message": "\x1b[1mlistening\x1b[0m"})
+    assert "color" not in stderr()
+
+
 @pytest.mark.parametrize("format", ["json", "text"])
 @pytest.mark.parametrize("shown", [True, False])
 def test_an_unforeseen_exception_says_where_but_its_words_only_where_that_is_switched_on(stderr, format, shown):
