@@ -136,8 +136,7 @@ def build_part(settings: EngineSettings) -> Part:
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
     runner = runner_for(settings, loaded, cache, shape, max_len)
     if settings.adapts_threads:
-        narrow = runner.adapt_threads(settings.num_threads)
-        log.info("a step over few rows has %d of %d threads", narrow, settings.num_threads)
+        log.info("threads of a round, a batch, a prompt: %s", runner.adapt_threads(settings.num_threads))
     label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")
     return Part(loaded, runner, num_blocks, max_len, label)
 

@@ -15,9 +15,6 @@ from forerun.engine.scheduler import Slice
 from forerun.engine.thread_count import ThreadCount, measured
 from forerun.errors import ConfigError
 
-NUM_TRIAL_ROWS = 5
-"""A round of the usual length."""
-
 
 class Runner:
     """Runs whole batches as one forward."""
@@ -37,10 +34,10 @@ class Runner:
         self._fetch = fetch
         self._threads: ThreadCount | None = None
 
-    def adapt_threads(self, num_cores: int) -> int:
-        """From now on a step has as many threads as pay, which a few steps show; returns those of a narrow one."""
-        self._threads = measured(lambda: self.compute(self._nothing(NUM_TRIAL_ROWS)), num_cores)
-        return self._threads.narrow
+    def adapt_threads(self, num_cores: int) -> ThreadCount:
+        """From now on a step has as many threads as pay, which a few steps show."""
+        self._threads = measured(lambda num_rows: self.compute(self._nothing(num_rows)), num_cores)
+        return self._threads
 
     def run(self, slices: Sequence[Slice]) -> StepLogits:
         """Computes the slices' tokens into the cache; logits `[num_logits, head size] float32` in their order."""
@@ -78,8 +75,11 @@ class Runner:
         return self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)
 
     def _nothing(self, num_rows: int) -> Batch:
-        """Rows of a sequence that is nobody's, with one row of logits."""
-        num_rows = min(num_rows, self._cache.block_size)
-        zeros, slot = torch.zeros(num_rows, dtype=torch.long), self._cache.padding_slot
-        segment = Segment(0, num_rows, num_rows, [slot // self._cache.block_size])
-        return Batch(zeros, zeros, zeros + slot, zeros[:1], (segment,))
+        """Rows of sequences that are nobody's, as long as a block, with one row of logits."""
+        zeros, slot, size = torch.zeros(num_rows, dtype=torch.long), self._cache.padding_slot, self._cache.block_size
+        segments = (
+            Segment(start, length, length, [slot // size])
+            for start in range(0, num_rows, size)
+            if (length := min(size, num_rows - start))
+        )
+        return Batch(zeros, zeros, zeros + slot, zeros[:1], tuple(segments))

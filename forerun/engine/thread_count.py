@@ -2,52 +2,71 @@
 
 A step over few rows is dozens of short parallel regions a layer, and a thread that sleeps between them costs more to
 wake than it brings: with a small model one thread is the fastest, and leaves the other cores to the draft, the
-gateway and gRPC.
+gateway and gRPC. Over many rows a step computes more than it reads, which all cores share well.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 
-NARROW_ROWS = 32
-"""Up to so many rows a step mostly reads weights; over more it computes, which all cores share well."""
+WIDTHS = {5: 32, 64: 128, 256: 1 << 30}
+"""Rows of the steps that are timed → most rows of a step that has as many threads: a round, a batch, a prompt."""
 
-TOLERANCE = 1.25
+TOLERANCE = 1.1
 """How much slower than the fastest the fewest threads may be: others have a use for the cores that are left."""
 
-NUM_TIMES, MAX_S = 8, 2.0
+NUM_TIMES, MAX_S = 8, 1.0
 """Steps timed with each number of threads, of which the least counts; fewer, down to one, where they are slow."""
 
 
 class ThreadCount:
-    """Threads of a narrow step and of all others. `use_for` is called on the thread that computes."""
+    """Threads of a step by its rows. `use_for` is called on the thread that computes."""
 
-    def __init__(self, narrow: int, wide: int) -> None:
-        self.narrow, self.wide = narrow, wide
+    def __init__(self, by_limit: Mapping[int, int]) -> None:
+        """by_limit: most rows of a step → its threads, in rising order."""
+        self._by_limit = dict(by_limit)
 
     def use_for(self, num_rows: int) -> None:
         """Has torch use as many as a step over num_rows is to have."""
-        number = self.narrow if num_rows <= NARROW_ROWS else self.wide
+        number = next(threads for limit, threads in self._by_limit.items() if num_rows <= limit)
         if torch.get_num_threads() != number:
             torch.set_num_threads(number)
 
+    def __str__(self) -> str:
+        return "/".join(str(number) for number in self._by_limit.values())
 
-def measured(step: Callable[[], object], num_cores: int, clock: Callable[[], float] = time.perf_counter) -> ThreadCount:
-    """By timing a narrow step with 1, 2, 4, … threads in turn, up to one a core."""
+
+def measured(
+    step: Callable[[int], object], num_cores: int, clock: Callable[[], float] = time.perf_counter
+) -> ThreadCount:
+    """By timing steps of each width, a call with their number of rows, with 1, 2, 4, … threads up to one a core.
+
+    A model whose narrow steps alone take the time that there is for all has every core for the others.
+    """
+    ends, by_limit = clock() + len(WIDTHS) * MAX_S, dict[int, int]()
+    for num_rows, limit in WIDTHS.items():
+        by_limit[limit] = fewest(_timed(step, num_rows, num_cores, clock)) if clock() < ends else num_cores
+    torch.set_num_threads(num_cores)
+    return ThreadCount(by_limit)
+
+
+def _timed(
+    step: Callable[[int], object], num_rows: int, num_cores: int, clock: Callable[[], float]
+) -> dict[int, float]:
+    """Threads → least seconds of a step. They take turns, so that a moment of other work does not hit one alone."""
     least_s = dict.fromkeys(candidates(num_cores), float("inf"))
     ends = clock() + MAX_S
     for turn in range(NUM_TIMES + 1):
         for number in least_s:
             torch.set_num_threads(number)
             started = clock()
-            step()
+            step(num_rows)
             if turn:  # the first touches memory that was never read
                 least_s[number] = min(least_s[number], clock() - started)
         if turn and clock() > ends:
             break
-    torch.set_num_threads(num_cores)
-    return ThreadCount(fewest(least_s), num_cores)
+    return least_s
 
 
 def candidates(num_cores: int) -> list[int]:
@@ -55,6 +74,6 @@ def candidates(num_cores: int) -> list[int]:
     return sorted({1 << power for power in range(num_cores.bit_length())} | {num_cores})
 
 
-def fewest(least_s: dict[int, float]) -> int:
+def fewest(least_s: Mapping[int, float]) -> int:
     """The fewest threads whose step is within TOLERANCE of the fastest; least_s: seconds by number of threads."""
     return min(number for number, seconds in least_s.items() if seconds <= TOLERANCE * min(least_s.values()))

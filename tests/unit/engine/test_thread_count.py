@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from forerun.engine.thread_count import NARROW_ROWS, ThreadCount, candidates, measured
+from forerun.engine.thread_count import ThreadCount, candidates, measured
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def threads_are_as_before():
 
 
 class Machine:
-    """Time that only steps take, each as long as `seconds` says of the threads that it has."""
+    """Time that only steps take, each as long as `seconds` says of its threads and its rows."""
 
     def __init__(self, seconds, stalls=()):
         self.now_s, self._seconds, self._stalls, self.num_steps = 0.0, seconds, stalls, 0
@@ -22,37 +22,42 @@ class Machine:
     def clock(self):
         return self.now_s
 
-    def step(self):
-        self.now_s += self._seconds(torch.get_num_threads()) * (10 if self.num_steps in self._stalls else 1)
+    def step(self, num_rows):
+        self.now_s += self._seconds(torch.get_num_threads(), num_rows) * (10 if self.num_steps in self._stalls else 1)
         self.num_steps += 1
 
 
+def threads(count, num_rows):
+    count.use_for(num_rows)
+    return torch.get_num_threads()
+
+
 def narrow(machine, num_cores):
-    return measured(machine.step, num_cores, machine.clock).narrow
+    return threads(measured(machine.step, num_cores, machine.clock), 5)
 
 
 def test_one_thread_serves_where_more_bring_little():
-    assert narrow(Machine(lambda n: 0.014 + 0.004 * (n - 1)), 2) == 1
+    assert narrow(Machine(lambda n, rows: 0.014 + 0.004 * (n - 1)), 2) == 1
 
 
 def test_as_many_serve_as_bring_much():
-    """Eight billion bytes at 10 GB/s a core, 100 GB/s in all, and 20 ms of waking."""
-    assert narrow(Machine(lambda n: max(0.8 / n, 0.08) + 0.02 * (n > 1)), 16) == 8
+    """Eight billion bytes at 10 GB/s a core, 80 GB/s in all, and 20 ms of waking."""
+    assert narrow(Machine(lambda n, rows: max(0.8 / n, 0.1) + 0.02 * (n > 1)), 16) == 8
 
 
 def test_a_machine_that_stood_still_for_a_moment_changes_nothing():
     for stalls in ({2, 5}, {3, 4}, {2, 3, 7}):
-        assert narrow(Machine(lambda n: 0.02 / n, stalls), 2) == 2
+        assert narrow(Machine(lambda n, rows: 0.02 / n, stalls), 2) == 2
 
 
 def test_the_first_steps_do_not_count():
-    assert narrow(Machine(lambda n: 0.02 if n == 1 else 0.012, {0, 1}), 2) == 2
+    assert narrow(Machine(lambda n, rows: 0.02 if n == 1 else 0.012, {0, 1}), 2) == 2
 
 
 def test_slow_steps_are_timed_no_longer_than_it_takes_to_see():
-    machine = Machine(lambda n: 8.0 / n)
+    machine = Machine(lambda n, rows: 8.0 / n)
     assert narrow(machine, 4) == 4
-    assert machine.num_steps == 2 * len(candidates(4))
+    assert machine.num_steps == 2 * len(candidates(4)), "wider steps are not timed at all"
 
 
 def test_all_cores_are_among_the_candidates():
@@ -61,9 +66,18 @@ def test_all_cores_are_among_the_candidates():
     assert candidates(8) == [1, 2, 4, 8]
 
 
-def test_wide_steps_have_all():
-    count = ThreadCount(1, 2)
-    count.use_for(NARROW_ROWS)
-    assert torch.get_num_threads() == 1
-    count.use_for(NARROW_ROWS + 1)
-    assert torch.get_num_threads() == 2
+def test_wide_steps_have_more():
+    """A microsecond a row that threads share, and 2 ms for each that is woken."""
+    machine = Machine(lambda n, rows: 0.010 + rows * 1e-4 / n + 0.002 * (n - 1))
+    count = measured(machine.step, 2, machine.clock)
+    assert [threads(count, rows) for rows in (1, 32, 33, 128, 129, 5000)] == [1, 1, 1, 1, 2, 2]
+    assert str(count) == "1/1/2"
+
+
+def test_torch_is_told_only_where_the_number_changes(monkeypatch):
+    count, told = ThreadCount({32: 1, 1 << 30: 2}), []
+    torch.set_num_threads(1)
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    for num_rows in (1, 32, 33):
+        count.use_for(num_rows)
+    assert told == [2]
