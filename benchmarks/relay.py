@@ -105,6 +105,8 @@ class Link:
                 if not writer.is_closing():
                     writer.write_eof()
                 return
+            if writer.is_closing():  # uvloop calls it no OSError to write there
+                raise ConnectionResetError("the receiver is gone")
             writer.write(data)
             await writer.drain()
 
