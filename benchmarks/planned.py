@@ -31,6 +31,7 @@ OUT = {
     "engine-fp32: verify 9 rows": "the same",
     "engine-fp32: batch 16": "the same",
     "serve: 16 streams, tokens/s": "the anchor, one stream, was measured while the machine was 14 % slower than later",
+    "peers: forerun-bf16, tokens/s": "six answers of 64 tokens: trials with and without the draft are much of them",
     "ahead: coupled, 5 ms, draft's wait": "10 ms more of link, and less of a wait: the machine became faster",
     "ahead: coupled, 5 ms, round": "the same",
     "ahead: coupled, 5 ms, tokens/s": "the same",
