@@ -13,7 +13,7 @@ import torch
 WIDTHS = {5: 32, 64: 128, 256: 1 << 30}
 """Rows of the steps that are timed → most rows of a step that has as many threads: a round, a batch, a prompt."""
 
-TOLERANCE = 1.1
+TOLERANCE = 1.2
 """How much slower than the fastest the fewest threads may be: others have a use for the cores that are left."""
 
 NUM_TIMES, MAX_S = 8, 1.0
