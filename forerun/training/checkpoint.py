@@ -1,22 +1,18 @@
-"""A file that is whole or absent."""
+"""What training goes on from after a stop."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from forerun.errors import ConfigError
+from forerun.training.whole_file import replaced
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
     """Afterwards `path` holds `content`; a crash before that leaves what it held."""
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("wb") as file:
+    with replaced(path) as file:
         torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
 
 
 def load(path: Path) -> dict[str, Any] | None:

@@ -1,11 +1,11 @@
 """What a folder was begun with, so that nothing else goes on in it."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from forerun.errors import ConfigError
+from forerun.training.whole_file import replaced
 
 
 def agree(path: Path, facts: dict[str, Any]) -> None:
@@ -24,14 +24,9 @@ def agree(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(facts, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    with replaced(path) as file:
+        file.write(f"{json.dumps(facts, indent=1)}\n".encode())
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from forerun.training.whole_file import replaced
+
 
 class Ledger:
     """writing_s: seconds; kept in a file by `save`."""
@@ -13,6 +15,5 @@ class Ledger:
 
     def save(self) -> None:
         """Replaces the file at once."""
-        unfinished = self._path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps({"writing_s": self.writing_s}) + "\n")
-        unfinished.replace(self._path)
+        with replaced(self._path) as file:
+            file.write(f"{json.dumps({'writing_s': self.writing_s})}\n".encode())
