@@ -36,7 +36,7 @@ test-unit: install-dev ## the tests of single parts, in seconds
 	$(PYTEST) tests/unit $(ARGS)
 
 test-full: install-dev ## the whole matrix (FORERUN_PROMPTS=folder for more prompts)
-	$(PYTEST) -m "not gpu" --timeout 1800 $(ARGS)
+	$(PYTEST) $(TWO_FILES) -m "not gpu" --timeout 1800 $(ARGS)
 
 test-gpu: install-dev ## the tests that need a GPU
 	$(PYTEST) -m gpu --timeout 1800 $(ARGS)

@@ -24,6 +24,7 @@ class DistillConfig:
     data_share: float = option(0.5, "most of the minutes that writing may take")
     data: str = option("", "folder of the text, where several drafts learn from one; empty for OUT/data")
     prompts: str = option("", "prompts of your own: a file of lines, or .jsonl with `prompt` or `turns`")
+    prompts_share: float = option(1.0, "share of the texts that answer them; the rest are begun as without them")
     top_k: int = option(48, "tokens of the target's law that are kept at every position")
     max_tokens: int = option(384, "longest answer that is written")
     sequences: int = option(64, "sequences that are written at once")
@@ -71,6 +72,7 @@ def check(config: DistillConfig) -> None:
         _demand(getattr(config, name) > 0, name, "is over 0", config)
     _demand(config.vocab >= 0, "vocab", "is a number of ids, or 0 for all of them", config)
     _demand(config.seed >= 0, "seed", "is at least 0", config)
+    _demand(0 < config.prompts_share <= 1, "prompts_share", "lies over 0 and is 1 at most", config)
     _demand(0 < config.data_share < 1, "data_share", "lies between 0 and 1", config)
 
 

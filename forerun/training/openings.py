@@ -97,13 +97,26 @@ class FileOpenings:
         return _conversation(self._format, Request(turns), answer)
 
 
+class MixedOpenings:
+    """`share` of the texts begin as the one says, the rest as the other."""
+
+    def __init__(self, one: Openings, other: Openings, share: float) -> None:
+        self._one, self._other, self._share = one, other, share
+        self.ends = one.ends
+
+    def open(self, index: int, rng: np.random.Generator) -> Opening:
+        return (self._one if rng.random() < self._share else self._other).open(index, rng)
+
+
 def make_openings(
-    text: ModelText, passages: Passages, max_tokens: int, prompts: Sequence[tuple[str, ...]] = ()
+    text: ModelText, passages: Passages, max_tokens: int, prompts: Sequence[tuple[str, ...]] = (), share: float = 1.0
 ) -> Openings:
-    """Those that fit the model: prompts of a file where there are any, else what needs none."""
-    if prompts:
-        return FileOpenings(text, prompts, max_tokens)
-    return (ChatOpenings if text.chat_template else BaseOpenings)(text, Seeds(passages), max_tokens)
+    """Those that fit the model: `share` of them prompts of a file where there are any, the rest what needs none."""
+    own: Openings = (ChatOpenings if text.chat_template else BaseOpenings)(text, Seeds(passages), max_tokens)
+    if not prompts:
+        return own
+    of_file = FileOpenings(text, prompts, max_tokens)
+    return MixedOpenings(of_file, own, share) if share < 1 else of_file
 
 
 def _conversation(form: ChatFormat, request: Request, answer: Turn) -> Opening:

@@ -4,10 +4,16 @@ from dataclasses import dataclass
 
 from forerun.training.evaluation import NUM_DRAFT_TOKENS, Figures
 
+_PROMPTS = {
+    (False, True): "prompts that it wrote itself or that Forerun made up",
+    (True, True): "prompts of its operator's ({:.0f} %), prompts that it wrote itself or that Forerun made up",
+    (True, False): "prompts of its operator's",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """How a draft was made. Times are of writing and of training, in minutes."""
+    """How a draft was made. Times are of writing and of training, in minutes. prompts_share: of the texts, after prompts of a file."""
 
     target: str
     layers: tuple[int, ...]
@@ -17,7 +23,7 @@ class Story:
     num_documents: int
     num_tokens: int
     top_k: int
-    own_prompts: bool
+    prompts_share: float
     writing_min: float
     training_min: float
     num_steps: int
@@ -38,9 +44,7 @@ def line(figures: Figures) -> str:
 def readme(story: Story, figures: Figures, folder_name: str) -> str:
     """The README of a distilled draft."""
     kept = ", ".join(f"{share:.2f}" for share in figures.accepted)
-    prompts = (
-        "prompts of its operator's" if story.own_prompts else "prompts that it wrote itself or that Forerun made up"
-    )
+    prompts = _PROMPTS[story.prompts_share > 0, story.prompts_share < 1].format(100 * story.prompts_share)
     began = f"; begun as the draft {story.start} with layers put between its own" if story.start else ""
     return f"""# A draft for {story.target}
 

@@ -113,7 +113,7 @@ class TrainingPhase:
             num_documents=self._num_documents,
             num_tokens=self._corpus.num_scored,
             top_k=config.top_k,
-            own_prompts=bool(config.prompts),
+            prompts_share=config.prompts_share if config.prompts else 0.0,
             writing_min=self._ledger.writing_s / 60,
             training_min=trainer.elapsed_s / 60,
             num_steps=trainer.num_steps,

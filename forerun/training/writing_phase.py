@@ -97,7 +97,7 @@ def _generation(config: DistillConfig, target: Target, num_threads: int, corpus:
     passages = Passages()
     prompts = read_prompts(config.prompts_path) if config.prompts_path else ()
     plan = Plan(
-        openings=make_openings(target.text, passages, config.max_tokens, prompts),
+        openings=make_openings(target.text, passages, config.max_tokens, prompts, config.prompts_share),
         done=frozenset(corpus.indices()),
         vocab_size=target.text.vocab_size,
         num_sequences=config.sequences,

@@ -25,6 +25,7 @@ PROMPTS = (
     "Translate to French: The cat sleeps on the chair.",
 )
 NUM_FULL, FULL_TOKENS = 24, 128
+FULL_TIMEOUT_S = 3600  # minutes of a core in fp32, and others may use it too
 K = 4
 MARGIN = 0.5  # nats: bf16 logits around 16 to 32 are multiples of 1/8, so this is a few units in the last place
 MAX_FLIPS = 0.05  # of all tokens
@@ -32,7 +33,7 @@ MAX_FLIPS = 0.05  # of all tokens
 
 def sizes(num_prompts, num_tokens):
     """The size of the default run, and that of the full one."""
-    full = pytest.param(NUM_FULL, FULL_TOKENS, marks=pytest.mark.full)
+    full = pytest.param(NUM_FULL, FULL_TOKENS, marks=[pytest.mark.full, pytest.mark.timeout(FULL_TIMEOUT_S)])
     return pytest.mark.parametrize(("num_prompts", "num_tokens"), [(num_prompts, num_tokens), full])
 
 

@@ -31,6 +31,8 @@ def test_the_folder_has_to_be_named():
         ("--minutes", "0"),
         ("--minutes", "-3"),
         ("--data-share", "1"),
+        ("--prompts-share", "0"),
+        ("--prompts-share", "1.1"),
         ("--top-k", "0"),
         ("--vocab", "-1"),
         ("--sequences", "0"),

@@ -69,6 +69,13 @@ def test_prompts_of_a_file_come_in_turn_and_at_every_temperature(text):
     assert openings[1].turns[0].then == ChatFormat(text).after_answer("three")
 
 
+def test_a_share_of_the_texts_answers_the_file_and_the_rest_does_not(text):
+    openings = drawn(make_openings(text, Passages(), 32, [("one",)], 0.25))
+    of_file = [opening for opening in openings if opening.ids == ChatFormat(text).request("one")]
+    assert 0.15 * NUM_DRAWN < len(of_file) < 0.35 * NUM_DRAWN
+    assert any(not opening.turns[0].scored for opening in openings)
+
+
 def test_after_all_temperatures_no_greedy_text_is_written_twice(text):
     openings = drawn(make_openings(text, Passages(), 32, [("one",)]), 12)
     assert sum(opening.turns[0].temperature == 0 for opening in openings) == 1
