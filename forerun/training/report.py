@@ -13,7 +13,10 @@ _PROMPTS = {
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """How a draft was made. Times are of writing and of training, in minutes. prompts_share: of the texts, after prompts of a file."""
+    """How a draft was made. Times are of writing and of training, in minutes.
+
+    prompts_share: of the texts, how many answer prompts of a file.
+    """
 
     target: str
     layers: tuple[int, ...]
