@@ -13,7 +13,7 @@ def read_prompts(path: Path) -> list[tuple[str, ...]]:
     Raises ConfigError, naming the line, for what is neither.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: U+2028 may stand in JSON
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--prompts {path} cannot be read: {error}") from error
     of_json = path.suffix == ".jsonl"

@@ -34,3 +34,12 @@ def test_a_file_that_is_missing_or_empty_is_refused(tmp_path):
         read_prompts(tmp_path / "none.txt")
     with pytest.raises(ConfigError, match="no prompt"):
         read_prompts(written(tmp_path, "a.txt", "\n \n"))
+
+
+def test_only_line_feeds_end_a_line(tmp_path):
+    odd = "a\u2028b\x85c\x0cd"
+    assert read_prompts(written(tmp_path, "a.jsonl", f'{{"prompt": "{odd[:-2]}"}}\r\n{{"prompt": "e"}}\n')) == [
+        (odd[:-2],),
+        ("e",),
+    ]
+    assert read_prompts(written(tmp_path, "a.txt", f"{odd}\n")) == [(odd,)]
