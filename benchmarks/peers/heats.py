@@ -11,7 +11,8 @@ from benchmarks.peers.turns import Course
 from benchmarks.peers.worker import Worker
 
 NEEDED_GB = 4.0  # free before a peer is started: more than any of them takes
-WARM_UP_TOKENS = 16
+WARM_UP_TOKENS = 64
+WARM_UP_ANSWERS = 6  # at least, of each size: who adapts to what it sees has seen something then
 
 
 def run(course: Course, ours: Sequence[System], modes: Sequence[PeerMode], models: Models) -> None:
@@ -44,15 +45,20 @@ def _load(course: Course, mode: PeerMode, models: Models) -> Worker | None:
 
 
 def warm_up(course: Course, systems: Sequence[System]) -> None:
-    """A short job of each size, unmeasured; what fails in it will fail again where it is noted."""
+    """Jobs of each size, unmeasured; what fails in them will fail again where it is noted.
+
+    Their prompts lack the first token, so that no cache of prefixes has met the measured ones.
+    """
     for system in systems:
+        prompts = itertools.cycle(prompt.ids[1:] for prompt in course.prompts)
         for batch in sorted({condition.batch for condition in course.conditions}):
-            if batch <= system.max_batch:
-                prompts = itertools.islice(itertools.cycle(course.prompts), batch)
-                try:
-                    system.ask(Job(tuple(prompt.ids for prompt in prompts), WARM_UP_TOKENS, 0.0))
-                except Failed as error:
-                    print(f"  {system.name} failed while it warmed up: {error}", flush=True)
+            if batch > system.max_batch:
+                continue
+            try:
+                for _ in range(-(-WARM_UP_ANSWERS // batch)):
+                    system.ask(Job(tuple(itertools.islice(prompts, batch)), WARM_UP_TOKENS, 0.0))
+            except Failed as error:
+                print(f"  {system.name} failed while it warmed up: {error}", flush=True)
 
 
 def available_gb() -> float:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from benchmarks.peers import heats
 from benchmarks.peers.goals import goals
 from benchmarks.peers.job import Job, decoding_rate
 from benchmarks.peers.prompts import OWN, Prompt, category, read
@@ -61,10 +62,10 @@ class Steady:
     """A system that answers a token a second, or fails."""
 
     def __init__(self, name, max_batch=99, fails=False):
-        self.name, self.max_batch, self._fails, self.num_jobs = name, max_batch, fails, 0
+        self.name, self.max_batch, self._fails, self.jobs = name, max_batch, fails, []
 
     def ask(self, job):
-        self.num_jobs += 1
+        self.jobs.append(job)
         if self._fails:
             raise Failed("out of luck")
         return [[(float(i), 1) for i in range(job.num_tokens)] for _ in job.prompts]
@@ -79,7 +80,7 @@ def test_what_fails_in_a_condition_is_asked_once_and_the_others_go_on():
     able, alone, failing = Steady("a"), Steady("b", max_batch=1), Steady("c", fails=True)
     run = course()
     run.run([able, alone, failing], heat=0)
-    assert (able.num_jobs, alone.num_jobs, failing.num_jobs) == (5, 2, 2)
+    assert (len(able.jobs), len(alone.jobs), len(failing.jobs)) == (5, 2, 2)
     assert run.failures == {"c, batch 1, greedy": "out of luck", "c, batch 2, greedy": "out of luck"}
     assert [record.tokens_per_s for record in run.records if record.system == "a"] == [1, 1, 2, 2, 2]
 
@@ -100,3 +101,11 @@ def test_own_prompts_come_in_turn_from_each_category(bundled_model):
 def test_code_goes_by_one_name():
     assert category({"task_id": "HumanEval/3"}, "file") == category({"category": "coding"}, "file") == "code"
     assert category({"prompt": "x"}, "file") == "file"
+
+
+def test_a_warm_up_is_of_each_size_and_meets_no_measured_prefix():
+    asked = [Prompt("chat", tuple(range(n, n + 9))) for n in range(4)]
+    course = Course([GREEDY, Condition(1, 1.0), Condition(4, 0.0)], asked, 64, 1, math.inf)
+    heats.warm_up(course, [system := Steady("a")])
+    assert [len(job.prompts) for job in system.jobs] == [1] * 6 + [4] * 2
+    assert {ids for job in system.jobs for ids in job.prompts} == {prompt.ids[1:] for prompt in asked}
