@@ -177,7 +177,7 @@ class DraftSession:
         self._count(len(drafted.tokens))
         self._end_span()
         draft_s = time.monotonic() - self._started_s
-        if not asked.known and self._was_ahead:
+        if not asked.known and self._was_ahead and drafted.tokens:
             self._reply(wire.Ahead(branches=[to_wire(drafted, asked.hash, draft_s)]))
         elif not asked.known:
             self._reply(convert.proposal_to_pb(drafted.proposal(draft_s)))

@@ -82,17 +82,17 @@ class DraftLink:
 
         An unanswered question before it is abandoned.
         """
-        self._questions.ask(len(transcript), k, self._now(), deadline_s, span_id, ahead)
+        self._questions.ask(len(transcript), transcript.hash, k, self._now(), deadline_s, span_id, ahead)
         self._pushed.asked_for(ahead.num_branches, num_answers=1)
         self._post(transcript, self._held)
 
     def ready_made(self, transcript: Transcript, limit: int) -> Answer | None:
         """What the draft pushed for this very transcript, at most `limit` tokens of it."""
         proposal = self._pushed.take(transcript.hash, len(transcript))
-        if proposal is None or limit <= 0:
+        if proposal is None or not proposal.tokens or limit <= 0:
             return None
         kept = shortened(proposal, limit)
-        asked = Asked(len(transcript), len(kept.tokens), NEVER, 0.0, 0, first=False)
+        asked = Asked(len(transcript), transcript.hash, len(kept.tokens), NEVER, 0.0, 0, first=False)
         return Answer(kept, asked, 0.0, ahead=True)
 
     def go_ahead(self, transcript: Transcript, k: int, span_id: int, ahead: AheadTerms) -> None:
@@ -110,7 +110,7 @@ class DraftLink:
                 return self._questions.answered(reply.proposal, self._heard_at)
             case "ahead":
                 self._pushed.keep(reply.ahead)
-                return self._found(transcript)
+                return self._found()
             case "held":
                 self._repeat(transcript, reply.held.len)
             case "draining":
@@ -196,12 +196,12 @@ class DraftLink:
         self._held, self._sent_from = len(transcript), start
         self.stream.post(DraftRequest(propose=propose))
 
-    def _found(self, transcript: Transcript) -> Answer | None:
-        """The answer to the open question, where it was pushed before the draft heard of it."""
+    def _found(self) -> Answer | None:
+        """The answer to the open question, where it was pushed; one that was overtaken meanwhile is answered, too."""
         asked = self._questions.open
-        if asked is None or asked.base_len != len(transcript):
+        if asked is None:
             return None
-        proposal = self._pushed.take(transcript.hash, asked.base_len)
+        proposal = self._pushed.take(asked.hash, asked.base_len)
         if proposal is None:
             return None
         return self._questions.answered_ahead(shortened(proposal, asked.k), asked, self._now())

@@ -38,13 +38,14 @@ class Pushed:
             raise ServiceUnavailable("the draft pushed more proposals than it was asked for")
         for branch in ahead.branches:
             check(branch.proposal, MAX_NUM_DRAFT_TOKENS, self._needs_laws)
-            if len(self._kept) < MAX_KEPT:
-                self._kept.setdefault(branch.hash, branch.proposal)
+            kept = self._kept.get(branch.hash)
+            if (kept is None and len(self._kept) < MAX_KEPT) or (kept is not None and not kept.tokens):
+                self._kept[branch.hash] = branch.proposal
 
     def take(self, hash_: int, base_len: int) -> Proposal | None:
-        """The proposal for the transcript of this hash and length, where there is one with a token in it."""
+        """The proposal for the transcript of this hash and length, where there is one."""
         proposal = self._kept.get(hash_)
-        return proposal if proposal is not None and proposal.base_len == base_len and proposal.tokens else None
+        return proposal if proposal is not None and proposal.base_len == base_len else None
 
 
 def shortened(proposal: Proposal, num_tokens: int) -> Proposal:

@@ -23,9 +23,13 @@ NEVER = -1.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question on its way; `first` is the one that a stream starts with, to learn when the prefill is done."""
+    """A question on its way, and the length and hash of the transcript that it is about.
+
+    `first` is the one that a stream starts with, to learn when the prefill is done.
+    """
 
     base_len: int
+    hash: int
     k: int
     at: float
     deadline_s: float
@@ -68,12 +72,13 @@ class Questions:
         return asked is not None and asked.deadline_s > 0 and now > asked.at + asked.deadline_s
 
     def ask(
-        self, base_len: int, k: int, now: float, deadline_s: float, span_id: int, ahead: AheadTerms = NOT_AHEAD
-    ) -> None:
+        self, base_len: int, hash_: int, k: int, now: float, deadline_s: float, span_id: int,
+        ahead: AheadTerms = NOT_AHEAD,
+    ) -> None:  # fmt: skip
         """Opens a question; an open one is abandoned."""
         if self.open is not None:
             self._abandon(self.open)
-        self.open = Asked(base_len, k, now, deadline_s, span_id, not self.has_answer, ahead)
+        self.open = Asked(base_len, hash_, k, now, deadline_s, span_id, not self.has_answer, ahead)
 
     def forget(self) -> None:
         """The open question was overtaken and will not be answered."""

@@ -59,6 +59,18 @@ async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(ahead
         await line.finish()
 
 
+async def test_a_branch_without_a_token_to_tell_is_answered_like_any_question(ahead_draft):
+    async with clients(ahead_draft.address, ahead_draft.address) as (_, draft):
+        line = DraftLine(draft, PROMPT, GREEDY)
+        line.ask(PROMPT, 3, num_branches=8, ahead_k=4)
+        tokens = list((await line.expect(Proposal)).tokens)
+        ids, _ = (await pushed(line, 8, PROMPT, tokens))[0]
+        line.ask(ids, 0, len(PROMPT))
+        answer = await line.expect(Proposal)
+        assert (answer.base_len, list(answer.tokens)) == (len(ids), [])
+        await line.finish()
+
+
 @pytest.mark.parametrize("name", PARAMS)
 async def test_proposals_that_were_drafted_ahead_are_verified_and_the_text_is_the_same(tiny_target, ahead_draft, name):
     """Under match that of plain decoding; under the other rules a valid one, whose law is tested elsewhere."""

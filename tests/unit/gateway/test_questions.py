@@ -11,7 +11,7 @@ def asked(*base_lens, needs_laws=False, deadline_s=0.5):
     """Questions for 3 tokens after each of base_lens in turn, at times 0, 1, …"""
     questions = Questions(needs_laws)
     for now, base_len in enumerate(base_lens):
-        questions.ask(base_len, 3, float(now), deadline_s, span_id=0)
+        questions.ask(base_len, 0, 3, float(now), deadline_s, span_id=0)
     return questions
 
 
@@ -20,7 +20,7 @@ def test_the_answer_to_the_open_question_says_how_long_it_took():
     answer = questions.answered(Proposal(base_len=7, tokens=[1, 2]), 0.25)
     assert (answer.wait_s, answer.asked.k, answer.asked.first) == (0.25, 3, True)
     assert questions.open is None and questions.has_answer
-    questions.ask(9, 3, 1.0, 0.5, 0)
+    questions.ask(9, 0, 3, 1.0, 0.5, 0)
     assert not questions.open.first
 
 
@@ -29,14 +29,14 @@ def test_who_owes_an_answer_is_not_waited_for_again_and_late_only_past_a_deadlin
     assert not questions.may_ask()
     questions.answered(Proposal(base_len=7), 0.1)
     assert questions.may_ask()
-    questions.ask(8, 3, 1.0, 0.5, 0)
+    questions.ask(8, 0, 3, 1.0, 0.5, 0)
     assert not questions.is_late(1.5)
     assert questions.is_late(1.6) and not questions.may_ask()
-    questions.ask(9, 3, 2.0, 0.0, 0)
+    questions.ask(9, 0, 3, 2.0, 0.0, 0)
     assert not questions.may_ask() and not questions.is_late(100.0)
     assert questions.answered(Proposal(base_len=9), 2.1) is not None
     assert questions.may_ask()
-    questions.ask(10, 3, 3.0, 0.5, 0)
+    questions.ask(10, 0, 3, 3.0, 0.5, 0)
     questions.forget()
     assert questions.may_ask()
 
