@@ -84,5 +84,6 @@ async def _stop_all(cluster: RayCluster) -> int:
     await asyncio.gather(*stopping, return_exceptions=True)
     for life in lives:
         cluster.remove(life)
+    cluster.remove_groups()
     sys.stdout.write(f"{len(lives)} replicas stopped\n")
     return 0

@@ -5,6 +5,7 @@ forerun-SERVICE-NUMBER-LIFE and the same with -RANK behind it.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from forerun.errors import ConfigError, ServiceUnavailable
 
 CHOSEN_S = 10.0
 """A node that had room is given so long: somebody else may have been faster."""
+
+_LOOK_S = 1
+"""Who waits for room looks up this often: an event loop that ends waits for the thread in which Ray waits."""
 
 _OBJECT_STORE = 80 * 2**20  # nothing is kept there
 
@@ -45,8 +49,15 @@ class RayCluster:
         """
         name = f"forerun-{plan.name}-{number}-{secrets.token_hex(3)}"
         group = await self._placed(name, plan, timeout_s)
+        try:
+            return Life(name, number, tuple(self._actors(name, plan, number, group)))
+        except Exception:
+            self._remove_group(name)
+            raise
+
+    def _actors(self, name: str, plan: PoolPlan, number: int, group: Any) -> list[Any]:
         strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-        ranks = [
+        return [
             self._ray.remote(Rank)
             .options(
                 name=f"{name}-{rank}",
@@ -59,7 +70,6 @@ class RayCluster:
             .remote(f"{plan.name}-{number}-{rank}")
             for rank in range(plan.num_ranks)
         ]
-        return Life(name, number, tuple(ranks))
 
     def lives(self, service: str) -> list[Life]:
         """Those of a service that are there, whoever placed them."""
@@ -75,25 +85,46 @@ class RayCluster:
         """Nothing of it is left: the actors are killed, and their processes with them."""
         for actor in life.ranks:
             self._ray.kill(actor)
-        try:
-            self._ray.util.remove_placement_group(self._ray.util.get_placement_group(life.name))
-        except ValueError:
-            return  # it is gone
+        self._remove_group(life.name)
+
+    def remove_groups(self) -> None:
+        """None of a fleet's placement groups is left: those that still wait for room have no actor to be found by."""
+        for group in list(self._ray.util.placement_group_table().values()):
+            if group["name"].startswith("forerun-"):
+                self._remove_group(group["name"])
+
+    def _remove_group(self, name: str) -> None:
+        with contextlib.suppress(ValueError):  # it is gone, or of another namespace
+            self._ray.util.remove_placement_group(self._ray.util.get_placement_group(name))
 
     async def _placed(self, name: str, plan: PoolPlan, timeout_s: float) -> Any:
         async with self._placing:
             node = choose(self._nodes(), plan.name, plan.bundle, plan.num_ranks)
             if node is not None:
-                group = self._group(name, plan, {"ray.io/node-id": node})
-                if await asyncio.to_thread(group.wait, min(CHOSEN_S, timeout_s)):
+                group = await self._with_room(name, plan, {"ray.io/node-id": node}, min(CHOSEN_S, timeout_s))
+                if group is not None:
                     return group
-                self._ray.util.remove_placement_group(group)
         # No node has room for all ranks now: on as few as possible, or on one that the autoscaler brings.
-        group = self._group(name, plan, {})
-        if not await asyncio.to_thread(group.wait, timeout_s):
-            self._ray.util.remove_placement_group(group)
+        group = await self._with_room(name, plan, {}, timeout_s)
+        if group is None:
             raise ServiceUnavailable(f"no room for {plan.num_ranks} x {plan.bundle} in {timeout_s:.0f} s")
         return group
+
+    async def _with_room(self, name: str, plan: PoolPlan, labels: dict[str, str], timeout_s: float) -> Any:
+        """A new group once it has its room; None where it has none within timeout_s.
+
+        Nothing of it is left then, nor where this is cancelled.
+        """
+        group = self._group(name, plan, labels)
+        clock, has_room = asyncio.get_running_loop().time, False
+        deadline = clock() + timeout_s
+        try:
+            while not has_room and clock() < deadline:
+                has_room = await asyncio.to_thread(group.wait, _LOOK_S)
+        finally:
+            if not has_room:
+                self._ray.util.remove_placement_group(group)
+        return group if has_room else None
 
     def _group(self, name: str, plan: PoolPlan, labels: dict[str, str]) -> Any:
         bundles = [plan.bundle] * plan.num_ranks
