@@ -54,6 +54,8 @@ class Fleet:
         """One replica after another that runs with other flags than ours drains and starts with ours."""
         while self._outdated:
             replica = self._outdated.pop()
+            if replica.is_current:
+                continue  # it ended meanwhile: what follows runs with ours
             log.info("replacing what serves at %s", replica.address)
             await replica.drain()
             with contextlib.suppress(TimeoutError):
@@ -88,7 +90,7 @@ class Fleet:
     def _replica(self, plan: PoolPlan, found: dict[int, Found], number: int) -> RayReplica:
         config, there = self._config, found.pop(number, None)
         replica = RayReplica(self._cluster, plan, number, config.start_timeout_s, config.drain_timeout_s, there)
-        if there and not there.is_current:
+        if not replica.is_current:
             self._outdated.append(replica)
         return replica
 

@@ -26,7 +26,10 @@ class Found:
 
 
 class RayReplica:
-    """See pool.Replica. Its first life may be one that was found. `serves` is set while it has an address."""
+    """See pool.Replica. Its first life may be one that was found. `serves` is set while it has an address.
+
+    is_current: False while that life goes on, if it was found with other flags than it would be given now.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class RayReplica:
         self._life: Life | None = found.life if found else None
         self.address: str | None = None
         self.metrics_address: str | None = found.metrics_address if found else None
-        self.is_draining = False
+        self.is_draining, self.is_current = False, found is None or found.is_current
         self.serves = asyncio.Event()
         if found:
             self._listed(found.address)
@@ -71,12 +74,14 @@ class RayReplica:
         return load
 
     async def drain(self) -> None:
-        """Takes it off the list, so that nothing new comes, and has it end."""
+        """Takes it off the list, so that nothing new comes, and has it end; does nothing where it is not placed."""
         from ray.exceptions import RayError
 
+        if self._life is None:
+            return
         self.is_draining = True
         self._listed(None)
-        with contextlib.suppress(RayError, ServiceUnavailable):  # it is gone already
+        with contextlib.suppress(RayError):  # it is gone already
             await self._leader.stop.remote(self._drain_timeout_s)
 
     def _listed(self, address: str | None) -> None:
@@ -121,7 +126,7 @@ class RayReplica:
 
     def _clear(self) -> None:
         life, self._life = self._life, None
-        self.metrics_address, self.is_draining = None, False
+        self.metrics_address, self.is_draining, self.is_current = None, False, True
         self._listed(None)
         if life is not None:
             self._cluster.remove(life)

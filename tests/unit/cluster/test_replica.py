@@ -7,44 +7,9 @@ import pytest
 from forerun.cluster.plan import PoolPlan
 from forerun.cluster.ray_cluster import Life
 from forerun.cluster.replica import Found, RayReplica
+from tests.support.ray_actors import Actor, Cluster
 
 PLAN = PoolPlan("target", ("target_service",), 1, 1.0, 0.0, 1, 1)
-
-
-class Method:
-    """A method of an actor: what it does goes on though nobody waits for it any more."""
-
-    def __init__(self, does):
-        self._does = does
-
-    def remote(self, *arguments):
-        return asyncio.shield(asyncio.ensure_future(self._does(*arguments)))
-
-
-class Actor:
-    """Ends when `over` is set."""
-
-    def __init__(self):
-        self.over, self.asked_to_stop = asyncio.Event(), asyncio.Event()
-        self.ended, self.stop = Method(self._ended), Method(self._stop)
-
-    async def _ended(self):
-        await self.over.wait()
-        return "ended with status 0"
-
-    async def _stop(self, timeout_s):
-        self.asked_to_stop.set()
-        await self.over.wait()
-
-
-class Cluster:
-    """Remembers what was removed."""
-
-    def __init__(self):
-        self.removed = []
-
-    def remove(self, life):
-        self.removed.append(life)
 
 
 @pytest.fixture
@@ -97,3 +62,18 @@ async def test_of_one_that_has_drained_nothing_is_left(serving):
     await draining
     assert [life.name for life in cluster.removed] == ["forerun-target-0-abc"]
     assert (replica.address, replica.metrics_address, replica.is_draining) == (None, None, False)
+
+
+async def test_what_has_no_life_does_not_drain():
+    pytest.importorskip("ray")
+    replica = RayReplica(Cluster(), PLAN, 0, 60.0, 60.0)
+    await replica.drain()
+    assert not replica.is_draining  # its next life would never be ended
+
+
+async def test_one_that_was_found_with_other_flags_is_current_once_that_life_is_over(serving):
+    replica, _, actor, living = serving
+    assert not replica.is_current
+    actor.over.set()
+    await living
+    assert replica.is_current
