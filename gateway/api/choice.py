@@ -19,7 +19,7 @@ class ChoiceSink:
         self.index = index
         self.num_tokens = 0
         self.finish_reason: FinishReason | None = None
-        self.prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+        self.prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # None until they are there
         self._ending = ending
         self._max_tokens = max_tokens
         self._wake = wake

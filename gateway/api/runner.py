@@ -61,7 +61,7 @@ class Run:
 
     def prompt_logprobs(self, index: int) -> tuple[TokenLogprobs, ...]:
         """Returns the laws of the prompt of choice `index`, which only the first choice of a prompt asked for."""
-        return self._sinks[index - index % self._job.n].prompt_logprobs
+        return self._sinks[index - index % self._job.n].prompt_logprobs or ()
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """Yields what each choice produced since its last piece; ends when all have finished.
@@ -94,7 +94,7 @@ class Run:
 
     def _may_begin(self, index: int) -> bool:
         first = self._sinks[index - index % self._job.n]
-        waits = self._job.num_prompt_logprobs is not None and not first.prompt_logprobs
+        waits = self._job.num_prompt_logprobs is not None and first.prompt_logprobs is None
         return not waits or first.index in self._done
 
     async def _wait(self) -> None:
@@ -165,13 +165,14 @@ class Run:
         self.totals.finish_reasons[index] = sink.finish_reason
 
     def _request(self, index: int) -> ChoiceRequest:
+        """With a user's seed each prompt's choices are what they would be in a request of its own; else none is alike."""
         job, (prompt_index, choice) = self._job, divmod(index, self._job.n)
         prompt = job.prompts[prompt_index]
         return ChoiceRequest(
             prompt=prompt.ids,
             params=job.sampling.params,
             seed=job.sampling.seed,
-            choice=choice,
+            choice=index if job.sampling.user_seed is None else choice,
             max_tokens=prompt.max_tokens,
             cache_salt=job.cache_salt,
             num_logprobs=job.num_logprobs,
