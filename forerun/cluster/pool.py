@@ -37,7 +37,7 @@ class Replica(Protocol):
 
 
 class Pool:
-    """Replicas have the lowest number that is free; those that came last go first."""
+    """Replicas have the lowest number that is free; those that do not serve go first, then those that came last."""
 
     def __init__(self, new_replica: Callable[[int], Replica]) -> None:
         self._new_replica = new_replica
@@ -59,7 +59,7 @@ class Pool:
         return [address for replica in list(self._numbers) if (address := replica.metrics_address)]
 
     def resize(self, size: int) -> None:
-        """Starts replicas, or has the last ones drain; those end by and by."""
+        """Starts replicas, or has some drain; those end by and by."""
         while len(self._replicas) < size:
             number = next(n for n in itertools.count() if n not in self._numbers.values())
             replica = self._new_replica(number)
@@ -67,13 +67,14 @@ class Pool:
             self._numbers[replica] = number
             self._tasks[replica] = asyncio.create_task(self._keep(replica))
         while len(self._replicas) > size:
-            self._end(self._replicas.pop())
+            _, place = max((replica.address is None, place) for place, replica in enumerate(self._replicas))
+            self._end(self._replicas.pop(place))
 
-    async def loads(self) -> list[Load]:
-        """Of those that serve and answer."""
+    async def loads(self) -> list[Load | None]:
+        """Of those that serve; None for one that does not answer."""
         asked = [replica.load() for replica in self._replicas if replica.address]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        return [answer for answer in answers if isinstance(answer, Load)]
+        return [answer if isinstance(answer, Load) else None for answer in answers]
 
     async def drain(self) -> None:
         """Has all of them drain; returns when none is left."""

@@ -16,14 +16,20 @@ class Scaler:
         self._up_queue, self._down_running = up_queue, down_running
         self._num_busy = self._num_quiet = 0
 
-    def look(self, size: int, loads: Sequence[Load]) -> int:
-        """The size to have from now on; `size` is the present one, loads those of the replicas that serve."""
-        waiting = sum(load.num_waiting for load in loads)
-        running = sum(load.num_running for load in loads)
+    def look(self, size: int, loads: Sequence[Load | None]) -> int:
+        """The size to have from now on; `size` is the present one.
+
+        loads: of the replicas that serve; None for one that did not say.
+        """
+        said = [load for load in loads if load is not None]
+        waiting = sum(load.num_waiting for load in said)
+        running = sum(load.num_running for load in said)
         # One that is wanted and does not serve yet is not helped by one more; one that does not say is not idle.
-        all_say = len(loads) == size
-        busy = all_say and waiting >= self._up_queue * size
-        quiet = all_say and waiting == 0 and running <= self._down_running * (size - 1)
+        all_say = len(said) == len(loads) > 0
+        busy = all_say and len(loads) == size and waiting >= self._up_queue * size
+        # One that waits for room goes first, and those that serve are all left.
+        rest = min(len(loads), size - 1)
+        quiet = all_say and waiting == 0 and running <= self._down_running * rest
         self._num_busy = self._num_busy + 1 if busy else 0
         self._num_quiet = self._num_quiet + 1 if quiet else 0
         if self._num_busy >= BUSY_LOOKS and size < self._most:

@@ -67,6 +67,19 @@ def test_none_is_taken_away_whose_work_the_rest_could_not_carry():
     assert looks(scaler, 2, Load(0, 3), 10) == [2] * 10
 
 
+def test_one_that_finds_no_room_keeps_none_of_the_others():
+    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    sizes = [scaler.look(4, [Load(0, 0)] * 3) for _ in range(QUIET_LOOKS)]
+    assert sizes == [4] * (QUIET_LOOKS - 1) + [3]
+    assert [scaler.look(4, [Load(0, 5)] * 3) for _ in range(10)] == [4] * 10  # 15 are too many for the rest
+
+
+def test_one_that_does_not_say_is_not_idle():
+    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    for loads in ([Load(0, 0), None], []):
+        assert [scaler.look(2, loads) for _ in range(10)] == [2] * 10
+
+
 def test_the_load_is_read_from_a_scrape():
     text = "# TYPE forerun_num_requests_waiting gauge\nforerun_num_requests_waiting 3\nforerun_num_requests_running 7\n"
     assert parse(text) == Load(3.0, 7.0)

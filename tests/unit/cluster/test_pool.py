@@ -140,12 +140,24 @@ async def test_one_that_drains_is_scraped_until_it_is_gone():
 
 
 @in_virtual_time
-async def test_loads_are_of_those_that_answer():
+async def test_loads_are_of_those_that_serve_and_unknown_of_one_that_does_not_answer():
     pool, _ = scripted_pool()
     pool.resize(3)
     assert await pool.loads() == []
     await asyncio.sleep(1)
-    assert await pool.loads() == [Load(1.0, 2.0)] * 2
+    assert await pool.loads() == [Load(1.0, 2.0), None, Load(1.0, 2.0)]
+    await pool.drain()
+
+
+@in_virtual_time
+async def test_one_that_does_not_serve_goes_before_those_that_came_after_it():
+    pool, made = scripted_pool()
+    pool.resize(3)
+    await asyncio.sleep(1)
+    made[1].address = None  # its node is gone, and no other has room
+    pool.resize(2)
+    await asyncio.sleep(1)
+    assert pool.addresses() == ["host:0", "host:2"]
     await pool.drain()
 
 
