@@ -166,4 +166,7 @@ def _complaints(replicas: "Replicas[C]") -> str:
 
 
 def _identity(info: ServiceInfo | None) -> tuple[object, ...]:
-    return () if info is None else (info.model, info.vocab_size, info.fingerprint, info.eos_token_ids, info.method)
+    """What a check looks at, and what tells one model from another."""
+    if info is None:
+        return ()
+    return (info.model, info.vocab_size, info.fingerprint, info.eos_token_ids, info.method, info.max_model_len)

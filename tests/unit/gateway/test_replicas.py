@@ -127,6 +127,18 @@ async def test_a_replica_that_comes_back_with_another_vocabulary_is_not_used():
     assert found.pick(b"") is None
 
 
+async def test_a_target_that_came_back_within_a_probe_with_a_shorter_context_is_not_used():
+    """Nobody saw it go: it was well at both looks."""
+    check, peer = PairCheck(OURS, "target"), Peer("host:1", info("target", max_model_len=8_192))
+    check.min_model_len = 8_192
+    found = Replicas([peer], check)
+    await found.probe(found.all[0])
+    peer.answer = info("target", max_model_len=4_096)
+    with pytest.raises(ConfigError, match="a context of 4096 tokens"):
+        await found.probe(found.all[0])
+    assert found.pick(b"") is None
+
+
 def test_a_replica_that_hangs_delays_the_return_of_no_other():
     async def come_back():
         hung, back = Peer("host0:1", info("target")), Peer("host1:1", info("target"))
