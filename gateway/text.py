@@ -66,6 +66,18 @@ class Text:
         """Returns a fresh incremental detokeniser; special tokens give no text."""
         return Detokenizer(self._tokenizer, self._special_ids)
 
+    def offsets(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
+        """Returns where each of `ids` begins in `text`, which they stand for.
+
+        A token that completes no character begins where that character does, a BOS that the text does not bring at 0.
+        """
+        detokenizer, at, offsets = Detokenizer(self._tokenizer, frozenset()), 0, []
+        for token in ids:
+            offsets.append(min(at, len(text)))
+            is_added = at == 0 and token in self._special_ids and not text.startswith(self.token_text(token))
+            at += 0 if is_added else len(detokenizer.push(token))
+        return tuple(offsets)
+
     @property
     def longest_token(self) -> int:
         """Bytes of the longest token: a text of n bytes has at least n / longest_token tokens."""

@@ -62,6 +62,7 @@ class ChoiceSink:
             tuple(self._ids),
             tuple(token for _, token, _ in released),
             tuple(logprobs for _, _, logprobs in released),
+            tuple(start for start, _, _ in released),
             self.finish_reason,
         )
         self._ready.clear()

@@ -9,11 +9,12 @@ from gateway.generation import SpeculationSettings
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt's ids; `text` is what echo repeats."""
+    """One prompt's ids; `text` is what echo repeats, `offsets` where in it each of them begins if laws go with it."""
 
     ids: tuple[int, ...]
     max_tokens: int
     text: str = ""
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one choice produced since its last piece. logprobs align with `logprob_ids`, the ids they belong to."""
+    """What one choice produced since its last piece.
+
+    logprobs align with `logprob_ids`, the ids they belong to, and with `offsets`, where those begin in the whole text.
+    """
 
     index: int
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprob_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
+    offsets: tuple[int, ...] = ()
     finish_reason: str | None = None

@@ -24,34 +24,24 @@ def _token(text: Text, token: int, logprob: float) -> dict[str, Any]:
     return {"token": spelled.decode("utf-8", "replace"), "logprob": max(logprob, _LOWEST), "bytes": list(spelled)}
 
 
-class CompletionLogprobs:
-    """Builds `choices[].logprobs` of a completion; text offsets run on from piece to piece."""
+def completion_logprobs(
+    text: Text, ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None], offsets: Sequence[int], num_top: int
+) -> dict[str, Any]:
+    """Returns `choices[].logprobs` of a completion; None stands for a prompt's first token, which has no law."""
+    tokens = [text.token_text(token) for token in ids]
+    return {
+        "tokens": tokens,
+        "token_logprobs": [None if own is None else max(own.logprob, _LOWEST) for own in logprobs],
+        "top_logprobs": [_top(text, *pair, num_top) for pair in zip(tokens, logprobs, strict=True)],
+        "text_offset": list(offsets),
+    }
 
-    def __init__(self, text: Text, num_top: int) -> None:
-        self._text = text
-        self._num_top = num_top
-        self._offset = 0
 
-    def build(self, ids: Sequence[int], logprobs: Sequence[TokenLogprobs | None]) -> dict[str, Any]:
-        """Returns the parallel lists for these tokens; None stands for a prompt's first token, which has no law."""
-        tokens = [self._text.token_text(token) for token in ids]
-        return {
-            "tokens": tokens,
-            "token_logprobs": [None if own is None else max(own.logprob, _LOWEST) for own in logprobs],
-            "top_logprobs": [self._top(*pair) for pair in zip(tokens, logprobs, strict=True)],
-            "text_offset": [self._advance(token) for token in tokens],
-        }
-
-    def _top(self, token: str, own: TokenLogprobs | None) -> dict[str, float] | None:
-        if own is None:
-            return None
-        top: dict[str, float] = {}
-        for other, logprob in list(zip(own.top_ids, own.top_logprobs, strict=True))[: self._num_top]:
-            top.setdefault(self._text.token_text(other), max(logprob, _LOWEST))
-        top.setdefault(token, max(own.logprob, _LOWEST))
-        return top
-
-    def _advance(self, token: str) -> int:
-        at = self._offset
-        self._offset += len(token)
-        return at
+def _top(text: Text, token: str, own: TokenLogprobs | None, num_top: int) -> dict[str, float] | None:
+    if own is None:
+        return None
+    top: dict[str, float] = {}
+    for other, logprob in list(zip(own.top_ids, own.top_logprobs, strict=True))[:num_top]:
+        top.setdefault(text.token_text(other), max(logprob, _LOWEST))
+    top.setdefault(token, max(own.logprob, _LOWEST))
+    return top

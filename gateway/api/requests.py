@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from forerun.errors import InvalidRequest
@@ -41,7 +42,7 @@ class Requests:
         fields.finish()
         prompt = self._prompts.fit(ids, max_tokens, None, "messages")
         num_logprobs = (top_logprobs or 0) if logprobs else None
-        return self._checked(replace(job, prompts=(prompt,), num_logprobs=num_logprobs))
+        return self._checked(replace(job, prompts=(prompt,), num_logprobs=num_logprobs), max_tokens)
 
     def completion(self, body: Mapping[str, Any], tenant: str = "") -> Job:
         """Reads a body of /v1/completions."""
@@ -53,14 +54,20 @@ class Requests:
         add_special_tokens = fields.boolean("add_special_tokens", True)
         given = self._prompts.completion_ids(fields.raw("prompt"), add_special_tokens)
         fields.finish()
-        prompts = tuple(self._fit(ids, text, max_tokens, echo) for ids, text in given)
-        return self._checked(replace(job, prompts=prompts, echo=echo, num_logprobs=num_logprobs))
+        fitting = [self._prompts.fit(ids, max_tokens, _COMPLETION_MAX_TOKENS, "prompt") for ids, _ in given]
+        job = replace(job, prompts=tuple(fitting), echo=echo, num_logprobs=num_logprobs)
+        return self._echoing(self._checked(job, max_tokens), [text for _, text in given])
 
-    def _fit(self, ids: Sequence[int], text: str | None, max_tokens: int | None, echo: bool) -> Prompt:
-        prompt = self._prompts.fit(ids, max_tokens, _COMPLETION_MAX_TOKENS, "prompt")
-        if not echo:
-            return prompt
-        return replace(prompt, text=self._text.decode(ids) if text is None else text)
+    def _echoing(self, job: Job, texts: Sequence[str | None]) -> Job:
+        """The prompts' texts, as given or as their ids spell them, and with logprobs the place of each token there."""
+        if not job.echo:
+            return job
+        return replace(job, prompts=tuple(map(partial(self._echoed, job), job.prompts, texts)))
+
+    def _echoed(self, job: Job, prompt: Prompt, text: str | None) -> Prompt:
+        text = self._text.decode(prompt.ids) if text is None else text
+        offsets = () if job.num_logprobs is None else self._text.offsets(prompt.ids, text)
+        return replace(prompt, text=text, offsets=offsets)
 
     def _shared(self, fields: Fields, endpoint: Any, tenant: str) -> tuple[Job, int | None]:
         """Takes what both endpoints have; returns a Job without prompts, and max_tokens where given."""
@@ -81,16 +88,27 @@ class Requests:
         )
         return job, max_tokens
 
-    def _checked(self, job: Job) -> Job:
+    def _checked(self, job: Job, max_tokens: int | None) -> Job:
         if job.num_choices > self._limits.choices:
             told = f"{len(job.prompts)} prompts times n = {job.n} are more than {self._limits.choices} choices"
             raise InvalidRequest(f"{told}; send several requests", "n")
+        if max_tokens is None:
+            job = self._lowered(job)
         self._check_size(job)
         shortest = min(prompt.max_tokens for prompt in job.prompts)
         if job.sampling.ending.min_tokens > shortest:
             told = f"min_tokens is {job.sampling.ending.min_tokens}, more than max_tokens, {shortest}"
             raise InvalidRequest(told, "min_tokens")
         return job
+
+    def _lowered(self, job: Job) -> Job:
+        """A max_tokens that nobody asked for leaves room for all choices within the limits."""
+        most = self._limits.output_tokens
+        if job.num_logprobs is not None:
+            most = min(most, self._limits.logprobs // (1 + job.num_logprobs) - _num_echoed(job))
+        share = max(most // job.num_choices, 1)
+        prompts = tuple(replace(prompt, max_tokens=min(prompt.max_tokens, share)) for prompt in job.prompts)
+        return replace(job, prompts=prompts)
 
     def _check_size(self, job: Job) -> None:
         """What the choices may grow to, and what would be told of each token, stay within bounds."""
@@ -100,11 +118,15 @@ class Requests:
             raise InvalidRequest(f"{told}; ask for fewer choices or a smaller max_tokens", "max_tokens")
         if job.num_logprobs is None:
             return
-        num_echoed = job.n * sum(len(prompt.ids) for prompt in job.prompts) if job.echo else 0
-        num_laws = (num_tokens + num_echoed) * (1 + job.num_logprobs)
+        num_laws = (num_tokens + _num_echoed(job)) * (1 + job.num_logprobs)
         if num_laws > self._limits.logprobs:
             told = f"the answer may hold {num_laws} logprobs, more than {self._limits.logprobs}"
-            raise InvalidRequest(f"{told}; ask for fewer of them, or for a shorter answer without echo", "logprobs")
+            shorter = "a smaller max_tokens, or no echo" if job.echo else "a smaller max_tokens"
+            raise InvalidRequest(f"{told}; ask for fewer of them, for {shorter}", "logprobs")
+
+
+def _num_echoed(job: Job) -> int:
+    return job.n * sum(len(prompt.ids) for prompt in job.prompts) if job.echo else 0
 
 
 def _streaming(fields: Fields) -> tuple[bool, bool]:

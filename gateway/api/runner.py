@@ -165,7 +165,7 @@ class Run:
         self.totals.finish_reasons[index] = sink.finish_reason
 
     def _request(self, index: int) -> ChoiceRequest:
-        """With a user's seed each prompt's choices are what they would be in a request of its own; else none is alike."""
+        """With the client's seed a prompt's choices are those of a request of its own; else no two share noise."""
         job, (prompt_index, choice) = self._job, divmod(index, self._job.n)
         prompt = job.prompts[prompt_index]
         return ChoiceRequest(

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from forerun.types import TokenLogprobs
 from gateway.api.job import Job, Piece
-from gateway.api.logprobs import CompletionLogprobs, chat_logprobs
+from gateway.api.logprobs import chat_logprobs, completion_logprobs
 from gateway.api.totals import Totals
 from gateway.text import Text
 
@@ -102,9 +102,9 @@ class CompletionShape:
     def __init__(self, job: Job, text: Text, request_id: str, created: int, prompt_logprobs: PromptLogprobs) -> None:
         self._envelope = _Envelope(job, request_id, created, "text_completion")
         self._job = job
+        self._text = text
         self._prompt_logprobs = prompt_logprobs
         self._begun = [False] * job.num_choices
-        self._logprobs = [CompletionLogprobs(text, job.num_logprobs or 0) for _ in range(job.num_choices)]
 
     def chunk(self, piece: Piece) -> str | None:
         """See `Shape.chunk`."""
@@ -134,17 +134,17 @@ class CompletionShape:
 
     def _content(self, piece: Piece) -> tuple[str, dict[str, Any] | None]:
         """Returns the piece's text and logprobs, with the prompt's before the first piece of an echo."""
-        text, ids = piece.text, piece.logprob_ids
+        text, ids, num_top = piece.text, piece.logprob_ids, self._job.num_logprobs
         laws: tuple[TokenLogprobs | None, ...] = piece.logprobs
+        prompt = self._job.prompts[piece.index // self._job.n]
+        offsets = tuple(len(prompt.text) + offset for offset in piece.offsets)
         if self._job.echo and not self._begun[piece.index]:
-            prompt = self._job.prompts[piece.index // self._job.n]
             text = prompt.text + text
-            if self._job.num_logprobs is not None:
+            if num_top is not None:
                 ids, laws = prompt.ids + ids, (None, *self._prompt_logprobs(piece.index), *laws)
+                offsets = prompt.offsets + offsets
         self._begun[piece.index] = True
-        if self._job.num_logprobs is None:
-            return text, None
-        return text, self._logprobs[piece.index].build(ids, laws)
+        return text, None if num_top is None else completion_logprobs(self._text, ids, laws, offsets, num_top)
 
 
 def _tells(piece: Piece, job: Job) -> bool:

@@ -305,3 +305,22 @@ def test_the_cache_of_one_key_is_none_of_another_s():
 def test_malformed_json_is_an_invalid_request(raw):
     with pytest.raises(InvalidRequest, match="body"):
         parse_json(raw)
+
+
+@pytest.mark.parametrize(
+    ("context_len", "more", "share"),
+    [
+        (8_192, {"n": 3, "logprobs": True, "top_logprobs": 20}, 500_000 // 21 // 3),
+        (8_192, {"n": 17}, 16 * 8_192 // 17),
+        (131_072, {"logprobs": True, "top_logprobs": 5}, 500_000 // 6),
+    ],
+)
+def test_a_default_of_max_tokens_gives_way_to_the_limits_and_a_wish_does_not(context_len, more, share):
+    requests = Requests(byte_text(), byte_model(context_len), Limits(output_tokens=16 * context_len))
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], **more}
+    job = requests.chat(body)
+    assert [prompt.max_tokens for prompt in job.prompts] == [share]
+    with pytest.raises(InvalidRequest) as caught:
+        requests.chat({**body, "max_tokens": share + 1})
+    assert "echo" not in str(caught.value)
+    assert requests.chat({**body, "max_tokens": share}) is not None
