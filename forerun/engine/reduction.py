@@ -61,7 +61,9 @@ class _Reduced:
         return len(self._best_of)
 
     def __getitem__(self, rows: slice) -> Rows:
-        """The rows of one sequence, so all are wanted alike."""
+        """The rows of one sequence, so all are wanted alike; of a prompt that is not computed to its end, none."""
+        if rows.start == rows.stop:
+            return self._rows[:0]
         if width := self._best_of[rows.start]:
             return Best(self._columns[width][rows], self._sums[rows])
         first = self._places[rows.start]

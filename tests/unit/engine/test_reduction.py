@@ -29,6 +29,12 @@ def test_each_sequence_gets_what_it_reads():
     assert step[5:6].columns.tolist() in ([VOCAB], [VOCAB + 1])
 
 
+@pytest.mark.parametrize("best_of", [[VOCAB], [VOCAB, 0], [0, VOCAB]])
+def test_a_sequence_that_is_due_no_logits_gets_no_rows_wherever_it_stands(best_of):
+    step = reduction.reduced(logits(len(best_of)), best_of)
+    assert [len(step[row:row]) for row in range(len(best_of) + 1)] == [0] * (len(best_of) + 1)
+
+
 def test_where_all_is_read_nothing_is_reduced():
     assert isinstance(reduction.reduced(logits(3), [0, 0, 0]), np.ndarray)
     assert isinstance(reduction.whole(logits(3), [VOCAB] * 3), np.ndarray)
