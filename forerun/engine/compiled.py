@@ -19,7 +19,15 @@ from forerun.engine import huge_pages, native_code
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import PRIVATE, cache_folder, check_trusted, clear_unfinished, locked, unfinished
+from forerun.models.cache_folder import (
+    OWN_ALONE,
+    PRIVATE,
+    cache_folder,
+    check_trusted,
+    clear_unfinished,
+    locked,
+    unfinished,
+)
 from forerun.models.checksums import WEIGHTS, model_files
 from forerun.tether import tethered
 
@@ -54,7 +62,7 @@ class Recipe:
         return cls(Path(folder), precision, int(num_threads), Path(embedding_from) if embedding_from else None)
 
     def key(self) -> str:
-        """Changes with whatever the result depends on: weights, versions, threads, CPU."""
+        """Changes with whatever the result depends on: weights, versions, threads, CPU, and whether our kernel runs."""
         facts = [
             _COMPILATION,
             self.precision,
@@ -66,6 +74,8 @@ class Recipe:
         ]
         if self.precision == "int8":
             facts.append(native_linear.LAYOUT)
+            if not native_linear.serves():
+                facts.append("without the int8 kernel")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 
@@ -133,7 +143,7 @@ def _compile_into(folder: Path, recipe: Recipe) -> None:
     try:
         command = tethered(signal.SIGTERM, "-m", "forerun.engine.aot", str(made), *recipe.arguments())
         environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(made / "inductor")}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, umask=OWN_ALONE)
         if done.returncode:
             why = _last_line(done.stderr)
             raise ConfigError(f"{recipe.folder.name} cannot be compiled (--compile off runs it uncompiled): {why}")

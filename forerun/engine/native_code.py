@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import cache_folder, check_trusted, clear_unfinished, locked, unfinished
+from forerun.models.cache_folder import OWN_ALONE, cache_folder, check_trusted, clear_unfinished, locked, unfinished
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
 # What is written is what is computed: a row's bits would otherwise depend on the loop that it was inlined into.
@@ -82,7 +82,7 @@ def _compile(kernel: Kernel, compiler: str, library: Path) -> None:
     try:
         made = folder / library.name
         command = [compiler, *FLAGS, *_EXACT, str(kernel.sources / kernel.main), *kernel.flags, "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, umask=OWN_ALONE)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), "it said nothing")
             raise ConfigError(f"{compiler} cannot compile {kernel.title}: {first}")

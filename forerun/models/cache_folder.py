@@ -11,6 +11,9 @@ from pathlib import Path
 from forerun.errors import ConfigError
 
 PRIVATE = 0o700
+OWN_ALONE = 0o077
+"""The umask of whatever writes code into here: many users' own lets their group write."""
+
 _OTHERS_WRITE = 0o022
 _UNFINISHED = "unfinished-"
 

@@ -10,15 +10,16 @@ import pytest
 
 from forerun.engine import compiled
 from forerun.engine.compiled import Recipe
+from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import clear_unfinished
+from forerun.models.cache_folder import check_trusted, clear_unfinished
 
 WAIT_S = 60
 COMPILE = """
 import sys
 from pathlib import Path
 from forerun.engine.compiled import Recipe, load
-load(Recipe(Path(sys.argv[1]), "int8", 1))
+load(Recipe(Path(sys.argv[1]), "bf16", 1))
 """
 
 
@@ -60,7 +61,7 @@ def test_a_start_that_is_killed_ends_its_compiler_and_the_next_one_cleans_up(tin
 @pytest.mark.parametrize("where", [".", "..", compiled.PACKAGE])
 def test_what_others_may_write_to_is_not_loaded(tiny_pair, tmp_path, monkeypatch, where):
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
-    recipe = Recipe(tiny_pair.target, "int8", 1)
+    recipe = Recipe(tiny_pair.target, "bf16", 1)
     folder = compiled.compiled_folder(recipe)
     folder.mkdir(mode=0o700)
     (folder / compiled.FACTS).write_text("{}")
@@ -68,3 +69,25 @@ def test_what_others_may_write_to_is_not_loaded(tiny_pair, tmp_path, monkeypatch
     (folder / where).resolve().chmod(0o777)
     with pytest.raises(ConfigError, match="others may write it"):
         compiled.load(recipe)
+
+
+def test_what_is_compiled_is_its_users_alone_whatever_their_umask(tiny_pair, tmp_path, monkeypatch, lax_umask):
+    def child(death_signal, module_flag, module, made, *recipe):
+        return ["/bin/sh", "-c", f"cd '{made}' && touch {compiled.PACKAGE} {compiled.FACTS} && mkdir inductor"]
+
+    monkeypatch.setattr(compiled, "tethered", child)
+    folder = tmp_path / "key"
+    compiled._compile_into(folder, Recipe(tiny_pair.target, "bf16", 1))
+    check_trusted(folder, folder / compiled.PACKAGE, folder / compiled.FACTS)
+
+
+def test_a_graph_that_was_compiled_without_our_kernel_is_not_taken_for_one_with_it(tiny_pair, monkeypatch):
+    def keys():
+        return [Recipe(tiny_pair.target, precision, 1).key() for precision in ("int8", "bf16")]
+
+    monkeypatch.setattr(native_linear, "serves", lambda: True)
+    with_it = keys()
+    monkeypatch.setattr(native_linear, "serves", lambda: False)
+    without = keys()
+    assert with_it[0] != without[0]
+    assert with_it[1] == without[1]
