@@ -56,6 +56,7 @@ class Ahead:
         num_branches = self._width.within(self._num_asked)
         self._parent, self._hash, self._k, self._span = parent, hash_, k, span
         self._positions = [self._guess(parent, i, num_branches) for i in range(len(parent.tokens))]
+        parent.rows.clear()
         self._survival = self._odds.survival(self._positions)
         cuts = self._odds.cuts(self._positions)
         self._num_bonus = self._share_of_bonus(cuts, num_branches)

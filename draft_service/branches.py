@@ -45,6 +45,7 @@ class Branch:
         if self.drafted is None:
             return
         self.drafted.draw(self._drawer, logits[-1])
+        self.drafted.keep(logits[-1])
         sequence = self.drafted.sequence
         if self.drafted.num_due:
             sequence.request(len(sequence.tokens), 1)

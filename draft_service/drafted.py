@@ -13,7 +13,8 @@ from forerun.types import Proposal, SparseLaw
 class Drafted:
     """The sequence's tokens from base_len on were drafted, num_due more are to be.
 
-    rows: for each drafted token the logits that it was drawn from; laws: its law, where the rule needs them.
+    laws: of each drafted token, where the rule needs them. rows: the logits that each was drawn from, where branches
+    will be begun from them.
     """
 
     sequence: Sequence
@@ -31,10 +32,13 @@ class Drafted:
         """Drafts the next token from its logits."""
         token, law = drawer.draw(logits, self.sequence.tokens, self.base_len)
         self.sequence.tokens.append(token)
-        self.rows.append(logits)
         if law is not None:
             self.laws.append(law)
         self.num_due -= 1
+
+    def keep(self, logits: np.ndarray) -> None:
+        """Keeps the logits `[head size] float32` that the last token was drawn from, and nothing else of their step."""
+        self.rows.append(logits.copy())
 
     def proposal(self, draft_s: float) -> Proposal:
         """What was drafted so far, for the wire."""

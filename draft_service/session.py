@@ -105,6 +105,8 @@ class DraftSession:
             self._propose()
             return
         drafted.draw(self._drawer, logits[-1])
+        if self._asked.num_branches:
+            drafted.keep(logits[-1])
         if drafted.num_due:
             self._loop.table.demand(drafted.sequence, 1)
         else:
