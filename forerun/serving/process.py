@@ -1,10 +1,11 @@
-"""A service's process: loads, listens, keeps its health honest, drains on SIGTERM."""
+"""A service's process: loads, listens, keeps its health honest, drains on SIGTERM; before it serves, ends at once."""
 
 import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 import grpc
@@ -14,7 +15,7 @@ from forerun import config as settings
 from forerun.errors import ForerunError
 from forerun.rpc.certificates import certificates
 from forerun.rpc.server import Server, ServerSettings, stop_on_signals
-from forerun.serving import allocator
+from forerun.serving import allocator, loading
 from forerun.serving.drain import Drain
 from forerun.serving.settings import ServiceConfig
 from forerun.telemetry import exposition, logs, metrics, tracing
@@ -75,11 +76,15 @@ async def _run(name: str, config: C, build: Build[C]) -> int:
     registry = metrics.new_registry(name)
     port = config.metrics_port
     exposed = exposition.start_metrics_server(registry, config.host, port) if port else None
+    counted = ServiceMetrics(registry, name)
     spans = tracing.setup(f"forerun-{name}")
     server = Server(_listening(config), [f"forerun.v1.{name.capitalize()}Service"])
+    counted.serving.set_function(lambda: server.serving)
     try:
-        work = await asyncio.to_thread(build, config, ServiceMetrics(registry, name), spans, on_device_fault)
+        making = partial(build, config, counted, spans, on_device_fault)
+        work = await loading.built(making, stop)
         drain = Drain()
+        counted.open_streams.set_function(lambda: drain.num_open)
         work.add_to(server.grpc_server, drain)
         work.worker.start()
         bound = await server.start()
