@@ -40,6 +40,9 @@ class StepObserver:
         """Lets the gauges read the loop's state when they are scraped."""
         pool, scheduler = loop.table.pool, loop.scheduler
         self._scheduler = scheduler
-        self._metrics.num_requests_running.set_function(lambda: sum(s.num_due > 0 for s in list(scheduler.running)))
+        # What is drafted ahead on the chance gives way to anybody: it is no load.
+        self._metrics.num_requests_running.set_function(
+            lambda: sum(s.num_due > 0 and not s.expendable for s in list(scheduler.running))
+        )
         self._metrics.num_requests_waiting.set_function(lambda: scheduler.num_queued)
         self._metrics.kv_cache_usage.set_function(lambda: 1 - pool.num_free / pool.num_blocks)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from prometheus_client import CollectorRegistry
 
+from forerun.engine.sequence import Sequence
 from forerun.serving.observer import StepObserver
 from forerun.telemetry.metrics import ServiceMetrics
 
@@ -22,3 +23,13 @@ def test_preemptions_are_counted_once_each():
         observer.on_step(SimpleNamespace(step_s=0.01, num_rows=1, owners=[]))
         seen.append(registry.get_sample_value(NAME))
     assert seen == [0, 2, 2, 3]
+
+
+def test_what_is_drafted_ahead_on_the_chance_is_no_load():
+    registry = CollectorRegistry()
+    due, ahead = Sequence([1], goal=1), Sequence([1], goal=1, expendable=True)
+    scheduler = SimpleNamespace(running=[due, ahead, Sequence([1])], num_queued=0, num_preemptions=0)
+    table = SimpleNamespace(pool=SimpleNamespace(num_free=1, num_blocks=1))
+    observer = StepObserver(ServiceMetrics(registry, "draft"), tracer=None)
+    observer.watch(SimpleNamespace(table=table, scheduler=scheduler))
+    assert registry.get_sample_value("forerun_num_requests_running") == 1
