@@ -90,6 +90,11 @@ class Server:
         await self.grpc_server.start()
         return port
 
+    @property
+    def serving(self) -> bool:
+        """What health checks hear."""
+        return self._serving
+
     async def set_serving(self, serving: bool) -> None:
         """What health checks hear from now on, for each service and for the whole."""
         self._serving = serving

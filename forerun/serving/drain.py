@@ -15,6 +15,11 @@ class Drain:
         self._has_begun = False
         self._boxes: set[ReplyBox] = set()
 
+    @property
+    def num_open(self) -> int:
+        """Streams that are open."""
+        return len(self._boxes)
+
     def begin(self) -> None:
         """Tells every open stream; each goes on as long as it is open."""
         self._has_begun = True

@@ -31,7 +31,7 @@ def replace(manifests, old, new):
 BREAKAGES = [
     (ray_fitting, "ray", lambda m: spec(m)["workerGroupSpecs"][0].update(replicas=2), "take 6 nvidia.com/gpu"),
     (ray_fitting, "ray", lambda m: fleet(m)["args"].append("--max-targets=3"), "take 8 nvidia.com/gpu"),
-    (ray_fitting, "ray", lambda m: spec(m)["workerGroupSpecs"][0].update(maxReplicas=8), "nobody adds workers to the 3"),
+    (ray_fitting, "ray", lambda m: spec(m)["workerGroupSpecs"][0].update(maxReplicas=8), "nobody adds workers to"),
     (ray_fitting, "ray", lambda m: replace(m, "--targets=2", "--targets=9"), "the workers have 96"),
     (ray_fitting, "ray", lambda m: replace(m, "--tensor-parallel=2", "--tensor-parallel=1"), "GB on GPUs, has 72"),
     (ray_fitting, "ray", lambda m: worker(m)["initContainers"].pop(0), "fetches /models/draft"),

@@ -64,7 +64,7 @@ BREAKAGES = [
         metrics,
         "keda",
         lambda m: at.find(m, "ScaledObject", "draft")["spec"]["triggers"][0]["metadata"].update(query="x"),
-        "ScaledObject/draft: sequences",
+        "ScaledObject/draft: streams",
     ),
     (watching, "cpu", lambda m: at.rule_of(m, "ForerunFailovers").update(alert="ForerunMoves"), "ForerunMoves: docs"),
     (watching, "cpu", lambda m: at.rule_of(m, "ForerunFailovers").pop("labels"), "severity"),

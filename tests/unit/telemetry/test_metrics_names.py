@@ -46,11 +46,13 @@ SERVICE_NAMES = {
     "forerun_num_preemptions_total",
     "forerun_num_requests_running",
     "forerun_num_requests_waiting",
+    "forerun_open_streams",
     "forerun_overtaken_proposals_total",
     "forerun_prefix_cache_hits_total",
     "forerun_prefix_cache_queries_total",
     "forerun_prompt_tokens_total",
     "forerun_refused_proposals_total",
+    "forerun_serving",
     "forerun_step_duration_seconds",
     "forerun_step_rows",
 }
