@@ -1,5 +1,7 @@
 """Every overlay is right, and has what an operator expects of it."""
 
+import shutil
+
 import pytest
 
 from scripts.k8s_check import __main__ as command
@@ -9,6 +11,7 @@ from scripts.k8s_check.programs import services
 from scripts.k8s_check.render import RenderError, overlays, render
 from tests.k8s import test_edges, test_pods, test_ray, test_start, test_watching
 from tests.k8s.conftest import ROOT
+from tests.support.documents import blocks, read
 
 NAMES = [folder.name for folder in overlays(ROOT)]
 
@@ -43,6 +46,19 @@ def test_kubectl_refuses_an_unknown_field_of_a_kustomization(tmp_path):
     (tmp_path / "kustomization.yaml").write_text("resource: []\n")
     with pytest.raises(RenderError, match="resource"):
         render(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cpu", "ray"])
+def test_the_overlay_that_the_document_shows_brings_every_image_from_the_operators_registry(tmp_path, name):
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    mine = tmp_path / "k8s" / "overlays" / "mine"
+    mine.mkdir()
+    (shown,) = blocks(read("operations.md"), "yaml")
+    (mine / "kustomization.yaml").write_text(shown.replace("../cpu", f"../{name}"))
+    containers = [each for pod in pods(render(mine)) for each in (*pod.containers, *pod.init_containers)]
+    ours = {each["image"] for each in containers if "forerun/" in each["image"]}
+    assert ours
+    assert all(image.startswith("REGISTRY/forerun/") for image in ours)
 
 
 def test_every_rule_has_a_negative_control():
