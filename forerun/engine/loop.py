@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S = 1.0
 """An idle loop wakes this often, to show that it lives."""
 
+STARVED_WAIT_S = 0.01
+"""A loop that has work for waiting sequences alone looks this often whether blocks came free."""
+
 STARVED = "waiting for cache blocks or a place in the batch"
 
 
@@ -64,6 +67,7 @@ class EngineLoop:
         self._mailbox: queue.SimpleQueue[tuple[Callable[[], None], Owner | None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._heartbeat = time.monotonic()
+        self._has_computed = False
 
     @property
     def heartbeat_age_s(self) -> float:
@@ -134,15 +138,19 @@ class EngineLoop:
 
     def _take_commands(self) -> bool:
         """Runs what is in the mailbox, waiting for it when there is nothing to compute; False at the end."""
-        busy = any(sequence.num_due > 0 for sequence in self._owners)
         try:
-            order = self._mailbox.get_nowait() if busy else self._mailbox.get(timeout=IDLE_WAIT_S)
+            order = self._mailbox.get(timeout=self._wait_s())
             while order is not None:
                 self._obey(*order)
                 order = self._mailbox.get_nowait()
             return False
         except queue.Empty:
             return True
+
+    def _wait_s(self) -> float:
+        if not any(sequence.num_due > 0 for sequence in self._owners):
+            return IDLE_WAIT_S
+        return 0.0 if self._has_computed else STARVED_WAIT_S
 
     def _obey(self, command: Callable[[], None], owner: Owner | None) -> None:
         try:
@@ -157,6 +165,7 @@ class EngineLoop:
         self._refuse_oversized()
         slices = self.scheduler.schedule(self._max_rows, self._budget.num_tokens)
         self._tell_starved()
+        self._has_computed = bool(slices)
         if not slices:
             return
         start_ns, began_ns = time.time_ns(), time.perf_counter_ns()

@@ -1,5 +1,6 @@
 """Which sequences get which part of the next step: decoding first, prefill in chunks, preemption out of blocks."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ SHORT = 33
 LATELY = 8
 """Steps for which a sequence that was served counts as decoding though nothing of it is due: between two of its
 messages it waits for its gateway or its draft, and a large chunk would stall it all the same."""
+
+LATELY_S = 0.25
+"""For so long at least it also keeps its blocks: a small draft has made many steps before its target made one, and who
+loses its blocks between two rounds comes back for a prefill, and for the blocks of the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,15 @@ class Scheduler:
     """Sequences in order of arrival: `running` ones may hold blocks, `waiting` ones hold none.
 
     At most max_running of them are computed at once; idle ones keep their blocks until somebody needs them.
-    A running sequence that finds no block takes those of an idle one, else of the last to arrive, which waits
-    and is computed again. Those served least recently decode first where a step has no room for all.
+    A waiting sequence takes those of idle ones that were not served lately. A running one that finds no block takes
+    those of any idle one, else of the last to arrive, which waits and is computed again. Those served least recently
+    decode first where a step has no room for all.
     """
 
-    def __init__(self, table: SequenceTable, max_running: int) -> None:
+    def __init__(self, table: SequenceTable, max_running: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = table
+        self._clock = clock
+        self._now_s = 0.0
         self.max_running = max_running
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
@@ -62,6 +70,7 @@ class Scheduler:
 
         max_rows bounds the step's tokens; prefill_budget(rows already decoding) says how many may be prefill.
         """
+        self._now_s = self._clock()
         self._admit()
         self._step += 1
         slices: list[Slice] = []
@@ -79,7 +88,15 @@ class Scheduler:
         return slices
 
     def _num_between_messages(self) -> int:
-        return sum(1 for s in self.running if s.num_due == 0 and s.last_step > self._step - LATELY)
+        return sum(1 for s in self.running if s.num_due == 0 and self._steps_ago(s) < LATELY)
+
+    def _is_resting(self, sequence: Sequence) -> bool:
+        """Whether it is idle, and not just between two rounds."""
+        is_late = self._steps_ago(sequence) >= LATELY and self._now_s - sequence.last_step_s >= LATELY_S
+        return sequence.num_due == 0 and is_late
+
+    def _steps_ago(self, sequence: Sequence) -> int:
+        return self._step - sequence.last_step
 
     def _admit(self) -> None:
         """Lets waiting sequences in, oldest first, while all that they have to compute fits beside the others."""
@@ -97,15 +114,15 @@ class Scheduler:
             self.running.append(sequence)
 
     def _make_room(self, sequence: Sequence) -> bool:
-        """True where the pool has blocks for all that the sequence has to compute; idle neighbours may lose theirs."""
+        """True where the pool has blocks for all that the sequence has to compute; resting ones may lose theirs."""
         pool = self._table.pool
         missing = self._table.num_missing_blocks(sequence, sequence.goal)
-        idle = [s for s in self.running if s.num_due == 0 and not s.expendable]
-        idle += [s for s in self.running if s.expendable]
-        if missing > pool.num_free + self._table.num_freeable_blocks(idle):
+        givers = [s for s in self.running if self._is_resting(s) and not s.expendable]
+        givers += [s for s in self.running if s.expendable]
+        if missing > pool.num_free + self._table.num_freeable_blocks(givers):
             return False
         while missing > pool.num_free:
-            self._preempt(idle.pop())
+            self._preempt(givers.pop())
         return True
 
     def _take(self, sequence: Sequence, num_tokens: int, slices: list[Slice]) -> bool:
@@ -115,7 +132,7 @@ class Scheduler:
             if self._table.num_missing_blocks(sequence, length) <= self._table.pool.num_free:
                 self._table.reserve(sequence, length)
                 slices.append(Slice(sequence, num_tokens))
-                sequence.last_step = self._step
+                sequence.last_step, sequence.last_step_s = self._step, self._now_s
                 return True
             victim = self._victim(sequence)
             self._preempt(victim)

@@ -11,7 +11,7 @@ class Sequence:
     - tokens[:num_committed] will never change, tokens after it are drafted
     - the engine has work for it while `num_computed < goal`; logits of the last `num_logits` positions
       before `goal` are due when it gets there
-    - `last_step` is the number of the step that served it last
+    - `last_step` is the number of the step that served it last, last_step_s the time at which that began
     - an `expendable` one has blocks for all that it will ever compute, and gives them to whoever needs some
     - of each row of logits its owner reads the largest of the first `best_of` alone, or all where that is 0.
     """
@@ -27,6 +27,7 @@ class Sequence:
     num_cached_tokens: int | None = None
     reuse_prefix: bool = True
     last_step: int = 0
+    last_step_s: float = 0.0
     expendable: bool = False
     best_of: int = 0
 

@@ -6,6 +6,7 @@ from forerun.engine.sequence import Sequence
 from forerun.engine.sequence_table import SequenceTable
 
 BLOCK_SIZE = 4
+STEP_S = 0.03
 
 
 class CacheWorld:
@@ -14,7 +15,8 @@ class CacheWorld:
     def __init__(self, num_blocks, max_running=4, table_class=SequenceTable):
         self.pool = BlockPool(num_blocks, BLOCK_SIZE)
         self.table = table_class(self.pool, "model")
-        self.scheduler = Scheduler(self.table, max_running)
+        self.now_s = 0.0
+        self.scheduler = Scheduler(self.table, max_running, lambda: self.now_s)
         self.sequences = []
         self.content = {}
 
@@ -49,6 +51,7 @@ class CacheWorld:
         """Schedules and 'computes' one step; returns the slices as (sequence, num_tokens)."""
         waited = {s for s in self.scheduler.waiting if s.num_due > 0}
         slices = self.scheduler.schedule(max_rows, lambda rows: prefill)
+        self.now_s += STEP_S
         for sequence in waited & set(self.scheduler.running):
             self._check_hit(sequence)
         for piece in slices:

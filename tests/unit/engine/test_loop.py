@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
+from forerun.engine import reduction
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.loop import EngineLoop
@@ -133,6 +135,25 @@ def test_an_owner_may_let_go_of_a_neighbour_of_the_same_step(rig):
     rig.runner.gate.set()
     assert first.next() == ("logits", [[11, 1]])
     assert last.next() == ("logits", [[31, 1]])
+    assert rig.device_faults.empty()
+
+
+def test_a_long_prompt_in_pieces_may_stand_behind_a_sequence_that_reads_its_best_alone():
+    rig = Rig()
+    whole = rig.runner.run
+
+    def reduced(slices):
+        rows = torch.from_numpy(whole(slices))
+        return reduction.reduced(rows, [2] * len(rows))
+
+    rig.runner.run = reduced
+    greedy, prompt = Recorder(), Recorder()
+    greedy.on_logits = prompt.on_logits = lambda best, step: greedy.heard.put((len(step.owners), best.columns.tolist()))
+    rig.open([1, 2], greedy)
+    rig.open([3] * 99, prompt)
+    rig.loop.start()
+    assert [greedy.next(), greedy.next()] == [(2, [0]), (1, [1])]
+    rig.loop.stop()
     assert rig.device_faults.empty()
 
 
@@ -263,6 +284,20 @@ def test_a_waiting_owner_is_told_that_it_waits_and_served_later():
     while heard[0] == "starved":
         heard = late.next()
     assert heard == ("logits", [[29, 9]])
+    rig.loop.stop()
+
+
+def test_a_loop_that_can_compute_for_nobody_does_not_spin_while_one_waits_for_the_blocks_of_one_that_rests():
+    rig = Rig(num_blocks=4)
+    resting = rig.open(range(10))
+    rig.loop.start()
+    resting.next()
+    waiting = rig.open(range(20, 30))
+    heard = [waiting.next()]
+    while heard[-1][0] == "starved":
+        heard.append(waiting.next())
+    assert heard[-1] == ("logits", [[29, 9]])
+    assert 2 <= len(heard) <= 60
     rig.loop.stop()
 
 

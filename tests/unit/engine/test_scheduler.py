@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from forerun.engine.scheduler import LATELY, SHORT
+from forerun.engine.block_pool import BlockPool
+from forerun.engine.scheduler import LATELY, SHORT, Scheduler
+from forerun.engine.sequence import Sequence
+from forerun.engine.sequence_table import SequenceTable
 from tests.unit.engine.cache_world import BLOCK_SIZE, CacheWorld
 
 
@@ -135,6 +138,61 @@ def test_idle_sequences_keep_their_blocks_where_giving_them_up_would_not_help():
     opened(world, 28)
     world.step()
     assert (idle.num_computed, busy.num_computed) == (4, 13)
+
+
+def rounds_and_rows(num_streams, num_idle_steps, step_s, num_steps=500):
+    """What streams of 100 tokens come to in a pool for ten: rounds of 5 rows, between two of them num_idle_steps."""
+    clock = iter(step * step_s for step in range(num_steps))
+    table = SequenceTable(BlockPool(10 * 27, BLOCK_SIZE), "model")
+    scheduler = Scheduler(table, 64, lambda: next(clock))
+    streams = [
+        Sequence(list(range(1000 * number, 1000 * number + 100)), num_committed=100) for number in range(num_streams)
+    ]
+    asks_at, num_rounds, num_rows = dict.fromkeys(streams, 0), 0, 0
+    for stream in streams:
+        scheduler.add(stream)
+    for step in range(num_steps):
+        for stream in (s for s in streams if asks_at[s] == step):
+            stream.tokens += [1, 2, 3, 4]
+            table.demand(stream, 5)
+        for piece in scheduler.schedule(1000, lambda num_decode_rows: 200):
+            stream = piece.sequence
+            stream.num_computed += piece.num_tokens
+            num_rows += piece.num_tokens
+            if stream.num_due == 0:
+                table.truncate(stream, 100)
+                asks_at[stream] = step + 1 + num_idle_steps
+                num_rounds += 1
+    return num_rounds, num_rows
+
+
+@pytest.mark.parametrize(
+    ("num_idle_steps", "step_s"),
+    [
+        pytest.param(1, 0.03, id="a target, and a draft in between"),
+        pytest.param(5, 0.5, id="a slow target"),
+        pytest.param(30, 0.003, id="a draft, and its target in between"),
+    ],
+)
+@pytest.mark.parametrize("num_streams", [11, 16])
+def test_streams_too_many_for_the_pool_wait_and_take_nothing_from_those_between_two_rounds(
+    num_streams, num_idle_steps, step_s
+):
+    full_rounds, full_rows = rounds_and_rows(10, num_idle_steps, step_s)
+    num_rounds, num_rows = rounds_and_rows(num_streams, num_idle_steps, step_s)
+    assert num_rounds >= 0.95 * full_rounds
+    assert num_rows <= 1.1 * full_rows + 100 * num_streams, "each prompt is computed once more at most"
+
+
+def test_two_streams_in_a_pool_for_one_take_turns_when_the_other_rests():
+    world = CacheWorld(num_blocks=4)
+    first, second = opened(world, 12, 12)
+    run_until_idle(world)
+    for resting, asking in ((second, first), (first, second), (second, first)):
+        world.table.demand(asking, 1)
+        run_until_idle(world, num_steps=2 * LATELY, prefill=16)
+        assert asking.num_computed == 12
+        assert resting.num_computed == 0
 
 
 def test_the_last_to_arrive_is_preempted_and_computed_again():
