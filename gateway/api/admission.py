@@ -11,6 +11,24 @@ from gateway.api.limits import Limits
 LOOK_S = 1.0
 
 
+class Places:
+    """What one request holds: a place a choice, given back one by one or, with `rest`, all that are left."""
+
+    def __init__(self, num_choices: int, give_back: Callable[[int], None]) -> None:
+        self._num_held, self._give_back = num_choices, give_back
+
+    def one(self) -> None:
+        """A choice has ended, whether its text was delivered or not."""
+        if self._num_held > 0:
+            self._num_held -= 1
+            self._give_back(1)
+
+    def rest(self) -> None:
+        """The request is over."""
+        num_held, self._num_held = self._num_held, 0
+        self._give_back(num_held)
+
+
 class Admission:
     """Counts choices. A request of more choices than there are places has all of them to itself.
 
@@ -19,15 +37,15 @@ class Admission:
 
     def __init__(self, limits: Limits, capacity: Callable[[], int | None] = lambda: None) -> None:
         self._limits, self._capacity = limits, capacity
-        self._num_choices = 0
+        self._num_choices = self._num_inside = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
 
     @asynccontextmanager
-    async def admitted(self, num_choices: int, deadline: float) -> AsyncIterator[None]:
-        """Gives places for the choices while the block lasts.
+    async def admitted(self, num_choices: int, deadline: float) -> AsyncIterator[Places]:
+        """Gives places for the choices while the block lasts, or until each is given back.
 
         Raises ServiceUnavailable while draining, Overloaded where too many wait or `deadline` passes first.
         """
@@ -37,11 +55,12 @@ class Admission:
             await self._wait(num_choices, deadline)
         else:
             self._take(num_choices)
+        places = Places(num_choices, self._give_back)
         try:
-            yield
+            yield places
         finally:
-            self._num_choices -= num_choices
-            self._let_in()
+            self._num_inside -= 1
+            places.rest()
 
     def drain(self) -> None:
         """Refuses what comes from now on, and what still waits."""
@@ -52,7 +71,7 @@ class Admission:
         self._queue.clear()
 
     async def idle(self) -> None:
-        """Returns when nothing is generated."""
+        """Returns when nothing is generated or delivered."""
         await self._idle.wait()
 
     def _fits(self, num_choices: int) -> bool:
@@ -61,7 +80,12 @@ class Admission:
 
     def _take(self, num_choices: int) -> None:
         self._num_choices += num_choices
+        self._num_inside += 1
         self._idle.clear()
+
+    def _give_back(self, num_choices: int) -> None:
+        self._num_choices -= num_choices
+        self._let_in()
 
     async def _wait(self, num_choices: int, deadline: float) -> None:
         if len(self._queue) >= self._limits.waiting_requests:
@@ -94,6 +118,7 @@ class Admission:
             self._queue.remove(entry)
         elif place.done() and not place.cancelled() and place.exception() is None:
             self._num_choices -= num_choices
+            self._num_inside -= 1
         self._let_in()
 
     def _let_in(self) -> None:
@@ -102,5 +127,5 @@ class Admission:
             if not place.done():
                 self._take(num_choices)
                 place.set_result(None)
-        if self._num_choices == 0:
+        if self._num_inside == 0:
             self._idle.set()

@@ -55,8 +55,9 @@ class Core:
         deadline = asyncio.get_running_loop().time() + self.limits.queue_s
         run = Run(self._coordinator, self.text, job, following.on_tokens, deadline)
         try:
-            async with self.admission.admitted(job.num_choices, deadline):
+            async with self.admission.admitted(job.num_choices, deadline) as places:
                 with watch.current():
+                    run.on_ended = places.one
                     async with run:
                         yield run
         except (asyncio.CancelledError, GeneratorExit):

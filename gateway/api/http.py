@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from forerun.errors import InvalidRequest
 from gateway.api.errors import BodyTooLarge, BodyTooSlow, error_body, error_headers, face_of
@@ -16,6 +17,7 @@ from gateway.api.limits import Limits
 
 Result = TypeVar("Result")
 _INLINE_BYTES = 32_768
+STALLED_S = 60.0
 _DISCARD_S = 2.0
 """How long the rest of a body that is too large is read and dropped: a client that is still sending hears no answer."""
 
@@ -94,7 +96,10 @@ def error_response(error: Exception) -> Response:
 
 
 class Cancellable(Response):
-    """A response that is computed while it is sent, and cancelled at once when the client disconnects."""
+    """A response that is computed while it is sent, and cancelled at once when the client disconnects.
+
+    A client that takes nothing for STALLED_S has left as well.
+    """
 
     def __init__(self, answer: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
         self._answer = answer
@@ -102,16 +107,25 @@ class Cancellable(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Races the answer against the client's leaving."""
-        work = asyncio.create_task(self._answer(send))
+        work = asyncio.create_task(self._answer(partial(_send_soon, send)))
         gone = asyncio.create_task(_gone(receive))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
+            if work.done() and not work.cancelled():
                 work.result()
         finally:
             work.cancel()
             gone.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def _send_soon(send: Send, message: Message) -> None:
+    """Cancels the answer that waits for a client which reads nothing."""
+    try:
+        async with asyncio.timeout(STALLED_S):
+            await send(message)
+    except TimeoutError as error:
+        raise asyncio.CancelledError("the client reads nothing") from error
 
 
 async def _gone(receive: Receive) -> None:

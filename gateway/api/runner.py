@@ -32,6 +32,7 @@ class Run:
         deadline: float = math.inf,
     ) -> None:
         self.totals = Totals(job)
+        self.on_ended: Callable[[], None] = lambda: None  # called for each choice that comes to its end by itself
         self._coordinator = coordinator
         self._job = job
         self._on_tokens = on_tokens
@@ -150,6 +151,7 @@ class Run:
         except Exception as error:
             self._failure = self._failure or error
         self._done.add(index)
+        self.on_ended()
         if index % self._job.n == 0:
             self._start_siblings(index)
         self._wake(sink)
