@@ -51,7 +51,12 @@ class Corpus:
     @property
     def num_scored(self) -> int:
         """Tokens whose laws are kept."""
-        return sum(int(shard.num_scored.sum()) for shard in self._shards)
+        return self.num_scored_of(len(self))
+
+    def num_scored_of(self, count: int) -> int:
+        """The same, of the first `count` documents."""
+        of_each = [np.zeros(0, np.int64), *(shard.num_scored for shard in self._shards)]
+        return int(np.concatenate(of_each)[:count].sum())
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:

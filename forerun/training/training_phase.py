@@ -44,12 +44,13 @@ class TrainingPhase:
         self, config: DistillConfig, target: Target, layers: tuple[int, ...], corpus: Corpus, ledger: Ledger
     ) -> None:
         self._config, self._target, self._layers = config, target, layers
-        self._corpus, self._ledger = corpus, ledger
+        self._ledger = ledger
         self._path = config.out_folder / CHECKPOINT
         saved = checkpoint.load(self._path)
         vocab_size = target.text.vocab_size
         self._num_documents = int(saved["num_documents"]) if saved else len(corpus)
-        self._mass = masses(corpus.shards, vocab_size)
+        self._num_tokens = corpus.num_scored_of(self._num_documents)
+        self._mass = masses(corpus.shards, vocab_size, self._num_tokens)
         held_out = corpus.held_out[: self._num_documents]
         if not held_out.any() or held_out.all():
             raise ConfigError(
@@ -111,7 +112,7 @@ class TrainingPhase:
             num_ids=len(self._student.ids),
             coverage=coverage(self._mass, self._student.ids),
             num_documents=self._num_documents,
-            num_tokens=self._corpus.num_scored,
+            num_tokens=self._num_tokens,
             top_k=config.top_k,
             prompts_share=config.prompts_share if config.prompts else 0.0,
             writing_min=self._ledger.writing_s / 60,

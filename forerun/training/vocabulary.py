@@ -12,12 +12,18 @@ Masses = npt.NDArray[np.float64]
 _CHUNK = 65_536  # rows of laws at a time
 
 
-def masses(shards: Iterable[Shard], vocab_size: int) -> Masses:
-    """What each id `[vocab_size]` weighs in all the target's laws: how often it comes, but for the luck of the draw."""
+def masses(shards: Iterable[Shard], vocab_size: int, num_laws: int | None = None) -> Masses:
+    """What each id `[vocab_size]` weighs in the target's laws: how often it comes, but for the luck of the draw.
+
+    In all of them, or in the first num_laws.
+    """
     total = np.zeros(vocab_size)
     for shard in shards:
-        for start in range(0, len(shard.top_ids), _CHUNK):
-            ids, probs = shard.top_ids[start : start + _CHUNK], shard.top_probs[start : start + _CHUNK]
+        end = len(shard.top_ids) if num_laws is None else min(len(shard.top_ids), num_laws)
+        num_laws = None if num_laws is None else num_laws - end
+        for start in range(0, end, _CHUNK):
+            rows = slice(start, min(start + _CHUNK, end))
+            ids, probs = shard.top_ids[rows], shard.top_probs[rows]
             total += np.bincount(ids.ravel(), probs.ravel().astype(np.float64), vocab_size)
     return total
 

@@ -31,6 +31,7 @@ def test_documents_come_back_as_they_were(tmp_path, some, vocab_size):
     assert len(again) == 60
     assert all(same(again.document(place), some[place]) for place in (0, 24, 25, 59))
     assert again.num_scored == 360
+    assert [again.num_scored_of(count) for count in (0, 1, 30, 60)] == [0, 6, 180, 360]
     assert again.indices() == set(range(60))
     assert again.held_out.tolist() == [document.is_held_out for document in some]
 

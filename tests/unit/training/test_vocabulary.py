@@ -32,6 +32,16 @@ def test_masses_are_sums_of_the_laws(tmp_path, tiny_pair):
     assert 0.5 < coverage(mass, choose_vocabulary(mass, 32, ())) < 1
 
 
+def test_masses_of_the_first_laws_are_those_before_more_was_written(tmp_path, tiny_pair):
+    some = texts.documents(tiny_pair.target, 20)
+    corpus = texts.corpus(tmp_path, some[:8])
+    before = masses(corpus.shards, 64)
+    corpus.add(some[8:])
+    assert np.array_equal(masses(corpus.shards, 64, corpus.num_scored_of(8)), before)
+    first = texts.corpus(tmp_path / "first", some[:3])
+    assert np.array_equal(masses(corpus.shards, 64, corpus.num_scored_of(3)), masses(first.shards, 64))
+
+
 def test_columns_lead_back_to_ids():
     columns = columns_of(np.array([1, 4]), 6)
     assert columns.tolist() == [-1, 0, -1, -1, 1, -1]
