@@ -45,8 +45,8 @@ def evaluate(url: str, tasks: str, folder: Path) -> tuple[dict[str, Any], dict[s
         task: {name: value for name, value in result.items() if isinstance(value, float)}
         for task, result in json.loads(results.read_text())["results"].items()
     }
-    lines = [line for path in sorted(folder.rglob("samples_*.jsonl")) for line in path.read_text().splitlines()]
-    samples = [json.loads(line) for line in lines]
+    lines = [line for path in sorted(folder.rglob("samples_*.jsonl")) for line in path.read_text("utf-8").split("\n")]
+    samples = [json.loads(line) for line in lines if line]
     return scores, {f"{s['doc_hash']} {s['prompt_hash']}": s["filtered_resps"] for s in samples}
 
 

@@ -39,7 +39,8 @@ def _entries(folder: Path) -> list[tuple[str, str]]:
     lines = [
         (path.stem, json.loads(line))
         for path in sorted(folder.glob("*.jsonl"))
-        for line in path.read_text(encoding="utf-8").splitlines()
+        for line in path.read_text(encoding="utf-8").split("\n")  # not splitlines: U+2028 may stand in JSON
+        if line.strip()
     ]
     return [
         (category(entry, stem), entry["prompt"] if "prompt" in entry else entry["turns"][0]) for stem, entry in lines

@@ -98,6 +98,11 @@ def test_own_prompts_come_in_turn_from_each_category(bundled_model):
     assert len({prompt.category for prompt in prompts}) == 6
 
 
+def test_only_line_feeds_end_a_prompts_line(tmp_path, bundled_model):
+    (tmp_path / "own.jsonl").write_text('{"prompt": "a\u2028b"}\n\n{"prompt": "c"}\n', encoding="utf-8")
+    assert len(read(tmp_path, 9, bundled_model)) == 2
+
+
 def test_code_goes_by_one_name():
     assert category({"task_id": "HumanEval/3"}, "file") == category({"category": "coding"}, "file") == "code"
     assert category({"prompt": "x"}, "file") == "file"
