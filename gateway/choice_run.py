@@ -47,6 +47,7 @@ class ChoiceRun:
             if self._draft is not None:
                 self._draft.finish()
         finally:
+            self._own.close()
             self._target.abort()
             if self._draft is not None:
                 self._draft.abort()

@@ -22,6 +22,7 @@ from gateway.generation import ChoiceRequest, ChoiceStats, Sink
 from gateway.learning import Learning
 from gateway.listener import Listener, Mail
 from gateway.own_drafting import OwnDrafting
+from gateway.own_memory import OwnMemory
 from gateway.own_round import OwnRound
 from gateway.pair import PairRecord
 from gateway.replicas import Replicas
@@ -64,6 +65,7 @@ class Coordinator:
         self._tracing, self._settings = tracing or Tracing(), settings
         self._pairs: dict[str, PairRecord] = {}
         self._ahead: dict[str, AheadRecord] = {}
+        self._own_memory = OwnMemory()
 
     async def run(self, request: ChoiceRequest, sink: Sink, span: Span | None = None) -> ChoiceStats:
         """Generates one choice into `sink`; `span` (else the current one) is the request's, parent of the rounds.
@@ -111,7 +113,8 @@ class Coordinator:
         listener = Listener(mailbox, target, draft, emission, learning, watch)
         ahead = Ahead(self._ahead.setdefault(name, AheadRecord(self._settings.ahead)))
         with_own = self._settings.own_drafter == "auto" and request.speculation.enabled and fixed_k is None
-        own = OwnDrafting(pair, _kind(request), emission.transcript, self._settings.max_num_draft_tokens, with_own)
+        max_k = self._settings.max_num_draft_tokens
+        own = OwnDrafting(pair, _kind(request), emission.transcript, max_k, with_own, self._own_memory)
         own_round = OwnRound(target, emission.transcript, listener, learning, watch, needs_laws)
         return ChoiceRun(target, draft, emission, speculation, ahead, own, own_round, learning, listener, watch)
 

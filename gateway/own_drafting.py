@@ -7,36 +7,56 @@ from forerun.cost.pace import best_pace
 from forerun.rpc.messages import Proposal
 from gateway.ema import Ema
 from gateway.own_drafters import DRAFTERS, SLICE, Offer, OwnDrafter
+from gateway.own_memory import OwnMemory
 from gateway.pair import PairRecord
 from gateway.speculation import MIN_GAIN, full_grant
 from gateway.transcript import Transcript
 
 PROMISE_WEIGHT = 0.05
 MIN_PROMISE = 0.001
+MAX_PROMPT_LEN = 8_192  # tokens of a prompt that are looked at, the last ones
 RUN_LEN = 8  # tokens for which offers, once there is one, go on
 
 
 class OwnDrafting:
-    """One sequence's. `_promise` is what the best offer would win a token over going without, on average of late."""
+    """One sequence's. `_promise` is what the best offer would win a token over going without, on average of late.
 
-    def __init__(self, pair: PairRecord, kind: str, transcript: Transcript, max_k: int, enabled: bool) -> None:
+    `_text` is the transcript from `_start` on, as far as it was read. Where the memory has no room for more of it the
+    sequence goes on without drafters.
+    """
+
+    def __init__(
+        self, pair: PairRecord, kind: str, transcript: Transcript, max_k: int, enabled: bool, memory: OwnMemory
+    ) -> None:
         self._costs, self._transcript, self._max_k = pair.costs, transcript, max_k
         names = DRAFTERS if enabled else ()
         self._drafters = [OwnDrafter(name, kind, pair.acceptance, max_k) for name in names]
+        self._memory = memory
+        self._start = max(transcript.num_prompt_tokens - MAX_PROMPT_LEN, 0)
         self._text: list[int] = []
         self._offer: Offer | None = None
         self._promise = Ema(PROMISE_WEIGHT)
         self._promise.add(0.0)
 
+    def close(self) -> None:
+        """Nothing is offered any more, and the memory is given back."""
+        self._memory.give_back(len(self._text))
+        self._drafters, self._text, self._offer = [], [], None
+        self._promise = Ema(PROMISE_WEIGHT)
+
     def follow(self, num_sequences: int) -> None:
         """Reads what was committed since, or a slice of it, and learns from it."""
-        if not self._drafters or len(self._text) == len(self._transcript):
+        if not self._drafters or self._has_read_all():
             return
-        for token in self._transcript.tail(len(self._text))[:SLICE]:
+        new = self._transcript.tail(self._start + len(self._text))[:SLICE]
+        if not self._memory.take(len(new)):
+            self.close()
+            return
+        for token in new:
             self._text.append(token)
             for drafter in self._drafters:
                 drafter.read(token)
-        if len(self._text) == len(self._transcript):
+        if self._has_read_all():
             for drafter in self._drafters:
                 drafter.follow(self._text)
             self._offer = self._best(num_sequences, self._max_k)
@@ -44,9 +64,12 @@ class OwnDrafting:
 
     def offer(self, num_sequences: int, limit: int) -> Offer | None:
         """The best proposal of at most `limit` tokens, None where none is worth more than going without."""
-        if len(self._text) != len(self._transcript):
+        if not self._has_read_all():
             return None
         return self._offer if limit >= self._max_k else self._best(num_sequences, limit)
+
+    def _has_read_all(self) -> bool:
+        return self._start + len(self._text) == len(self._transcript)
 
     def _best(self, num_sequences: int, limit: int) -> Offer | None:
         plain_s = self._costs.plain_s(num_sequences)
