@@ -1,6 +1,7 @@
 """Fixtures that every kind of test shares: tiny model folders, built once a session."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("FORERUN_COMPILE", "off")  # takes minutes; tests/parity/test_compiled.py is for what it makes
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell's background job ignores Ctrl-C, and so would all that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST_FIRST = ("simulation", "e2e", "parity", "statistical", "fuzz", "integration")
 """Folders in this order, then the rest: two files run side by side, and neither worker is left with a long one."""

@@ -7,14 +7,6 @@ import pytest
 from forerun.training.interruption import Interruption
 
 
-@pytest.fixture(autouse=True)
-def _python_interrupts():
-    """A shell's background job ignores SIGINT; python then sets no handler of its own."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_ctrl_c_asks_once_and_then_does_what_it_always_did():
     with Interruption() as interruption:
         assert not interruption.asked
