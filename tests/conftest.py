@@ -12,6 +12,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("FORERUN_COMPILE", "off")  # takes minutes; tests/parity/test_compiled.py is for what it makes
+if "FORERUN_PROMPTS" in os.environ:  # commands of ours would read it, too, where a flag of theirs has that name
+    os.environ["TEST_PROMPTS"] = os.environ.pop("FORERUN_PROMPTS")
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell's background job ignores Ctrl-C, and so would all that the tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,7 @@
 """The bundled pair in real processes: what speculation says is what the target says.
 
-FORERUN_PROMPTS may name a folder of *.jsonl files (`turns` or `prompt` in each line) for the full run.
+FORERUN_PROMPTS may name a folder of *.jsonl files (`turns` or `prompt` in each line) for the full run; conftest.py
+hands it on as TEST_PROMPTS.
 """
 
 import json
@@ -129,7 +130,7 @@ async def _gaps(target, prompt, ids):
 
 def prompts(count):
     """The project's own, and those of FORERUN_PROMPTS up to `count`."""
-    folder = os.environ.get("FORERUN_PROMPTS")
+    folder = os.environ.get("TEST_PROMPTS")
     more = _read(Path(folder)) if folder and count > len(PROMPTS) else ()
     return [*PROMPTS, *more][:count]
 

@@ -35,8 +35,7 @@ PROMPTS = "".join(f"{first} {second}\n" for first in "abcdefghijklmnop" for seco
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch):
-    for name in ("FORERUN_PROMPTS", "FORERUN_COMPILE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("FORERUN_COMPILE", raising=False)
 
 
 @pytest.fixture(scope="module")
