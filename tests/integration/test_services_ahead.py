@@ -59,8 +59,9 @@ async def test_a_branch_is_what_the_draft_would_answer_for_that_transcript(ahead
         await line.finish()
 
 
-async def test_a_branch_without_a_token_to_tell_is_answered_like_any_question(ahead_draft):
-    async with clients(ahead_draft.address, ahead_draft.address) as (_, draft):
+async def test_a_branch_without_a_token_to_tell_is_answered_like_any_question(fleet, tiny_pair):
+    own = fleet.draft(tiny_pair.draft, tiny_pair.target, "--max-sequences", 62)  # who asks so early makes it hurry
+    async with clients(own.address, own.address) as (_, draft):
         line = DraftLine(draft, PROMPT, GREEDY)
         line.ask(PROMPT, 3, num_branches=8, ahead_k=4)
         tokens = list((await line.expect(Proposal)).tokens)
