@@ -28,7 +28,7 @@ class Material:
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self._rng = rng
-        articles = [(text, names) for _, text, names in sources.articles(folder) if len(text) >= _LEAST_ARTICLE]
+        articles = [(text, names) for text, names in sources.articles(folder) if len(text) >= _LEAST_ARTICLE]
         reports = sources.news(folder)
         self._articles = articles
         self._texts = [

