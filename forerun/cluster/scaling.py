@@ -1,4 +1,4 @@
-"""How many replicas a pool should have: more while sequences queue, fewer when the rest could carry all of it."""
+"""How many replicas a pool should have: more while all are full, fewer when the rest could carry all of it."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ class Scaler:
         loads: of the replicas that serve; None for one that did not say.
         """
         said = [load for load in loads if load is not None]
-        waiting = sum(load.num_waiting for load in said)
-        running = sum(load.num_running for load in said)
+        waiting, num_open = sum(load.num_waiting for load in said), sum(load.num_open for load in said)
+        num_full = sum(load.is_full for load in said)
         # One that is wanted and does not serve yet is not helped by one more; one that does not say is not idle.
         all_say = len(said) == len(loads) > 0
-        busy = all_say and len(loads) == size and waiting >= self._up_queue * size
+        busy = all_say and len(loads) == size and (num_full == size or waiting >= self._up_queue * size)
         # One that waits for room goes first, and those that serve are all left.
         rest = min(len(loads), size - 1)
-        quiet = all_say and waiting == 0 and running <= self._down_running * rest
+        quiet = all_say and waiting == num_full == 0 and num_open <= self._down_running * rest
         self._num_busy = self._num_busy + 1 if busy else 0
         self._num_quiet = self._num_quiet + 1 if quiet else 0
         if self._num_busy >= BUSY_LOOKS and size < self._most:

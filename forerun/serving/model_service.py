@@ -22,6 +22,7 @@ class ModelService:
 
     def start(self) -> None:
         """Starts the device thread."""
+        self.metrics.max_sequences.set(self.engine.loop.scheduler.max_running)
         self.engine.loop.start()
 
     def stop(self) -> None:

@@ -82,6 +82,9 @@ class ServiceMetrics:
     def __init__(self, registry: CollectorRegistry, service: str) -> None:
         self.serving = Gauge("forerun_serving", f"1 while this {service} serves, else 0.", registry=registry)
         self.open_streams = Gauge("forerun_open_streams", f"Streams open at this {service}.", registry=registry)
+        self.max_sequences = Gauge(
+            "forerun_max_sequences", f"Sequences in one batch of this {service}, at most.", registry=registry
+        )
         self.num_requests_running = Gauge(
             "forerun_num_requests_running", f"Sequences in this {service}'s batch.", registry=registry
         )

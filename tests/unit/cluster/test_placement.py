@@ -45,6 +45,19 @@ def test_a_queue_that_stays_adds_a_replica_up_to_the_most():
     assert looks(scaler, 2, Load(40, 64), 10) == [2] * 10
 
 
+def test_replicas_that_are_all_full_get_another_though_nobody_waits_with_them():
+    """The gateway holds back what targets do not run."""
+    full = Load(0, 64, 64)
+    assert looks(Scaler(1, 2, up_queue=4, down_running=4), 1, full, BUSY_LOOKS) == [1] * (BUSY_LOOKS - 1) + [2]
+    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    assert [scaler.look(2, [full, Load(0, 63, 64)]) for _ in range(10)] == [2] * 10
+
+
+def test_one_that_still_loads_is_not_taken_away_while_those_that_serve_are_full():
+    scaler = Scaler(1, 2, up_queue=4, down_running=4)
+    assert [scaler.look(2, [Load(0, 1, 1)]) for _ in range(10)] == [2] * 10
+
+
 def test_a_burst_adds_none():
     scaler = Scaler(1, 4, up_queue=4, down_running=4)
     for load in (Load(9, 9), Load(3, 9)) * 10:
@@ -81,9 +94,10 @@ def test_one_that_does_not_say_is_not_idle():
 
 
 def test_the_load_is_read_from_a_scrape():
-    text = "# TYPE forerun_num_requests_waiting gauge\nforerun_num_requests_waiting 3\nforerun_num_requests_running 7\n"
-    assert parse(text) == Load(3.0, 7.0)
-    assert parse("") == Load(0.0, 0.0)
+    told = {"forerun_num_requests_waiting": 3, "forerun_open_streams": 7, "forerun_max_sequences": 16}
+    text = "".join(f"# TYPE {name} gauge\n{name} {value}\n" for name, value in told.items())
+    assert parse(text) == Load(3.0, 7.0, 16.0)
+    assert parse("") == Load(0.0, 0.0, 0.0)
 
 
 def test_what_a_replica_runs_follows_from_the_flags():

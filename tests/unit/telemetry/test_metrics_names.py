@@ -43,6 +43,7 @@ GATEWAY_NAMES = {
 SERVICE_NAMES = {
     "forerun_generation_tokens_total",
     "forerun_kv_cache_usage_perc",
+    "forerun_max_sequences",
     "forerun_num_preemptions_total",
     "forerun_num_requests_running",
     "forerun_num_requests_waiting",
