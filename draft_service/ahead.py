@@ -161,7 +161,7 @@ class Ahead:
             return
         drafted, num_accepted = parent.tokens, base_len + len(ids) - 1 - parent.base_len
         if num_accepted <= len(drafted) and drafted[base_len - parent.base_len : num_accepted] == list(ids[:-1]):
-            self._odds.saw(self._positions, num_accepted, ids[-1])
+            self._odds.saw(self._positions, len(drafted), num_accepted, ids[-1])
 
 
 def to_wire(drafted: Drafted, hash_: int, draft_s: float) -> wire.Branch:

@@ -1,5 +1,6 @@
 """Tokens drafted after a transcript, on one sequence of the engine."""
 
+from collections import abc
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,14 +14,15 @@ from forerun.types import Proposal, SparseLaw
 class Drafted:
     """The sequence's tokens from base_len on were drafted, num_due more are to be.
 
-    laws: of each drafted token, where the rule needs them. rows: the logits that each was drawn from, where branches
-    will be begun from them.
+    laws: of each drafted token, where the rule needs them. qs: their own probability (drawing.Drawn.q). rows: the
+    logits that each was drawn from, where branches will be begun from them.
     """
 
     sequence: Sequence
     base_len: int
     num_due: int = 0
     laws: list[SparseLaw] = field(default_factory=list)
+    qs: list[float] = field(default_factory=list)
     rows: list[np.ndarray] = field(default_factory=list)
 
     @property
@@ -30,11 +32,29 @@ class Drafted:
 
     def draw(self, drawer: Drawer, logits: np.ndarray) -> None:
         """Drafts the next token from its logits."""
-        token, law = drawer.draw(logits, self.sequence.tokens, self.base_len)
-        self.sequence.tokens.append(token)
-        if law is not None:
-            self.laws.append(law)
+        drawn = drawer.draw(logits, self.sequence.tokens, self.base_len)
+        self.sequence.tokens.append(drawn.token)
+        self.qs.append(drawn.q)
+        if drawn.law is not None:
+            self.laws.append(drawn.law)
         self.num_due -= 1
+
+    def shorten(self, k: int) -> None:
+        """Forgets all but the first k tokens, which the sequence holds alone by now."""
+        del self.laws[k:], self.qs[k:], self.rows[k:]
+
+    def outcomes(self, base_len: int, ids: abc.Sequence[int]) -> list[tuple[float, bool]]:
+        """q of each token that the transcript's first base_len tokens and `ids` decide about, and whether it stands
+        there: up to the first that does not.
+        """
+        found = []
+        for place, (token, q) in enumerate(zip(self.tokens, self.qs, strict=False), self.base_len - base_len):
+            if place >= len(ids):
+                break
+            found.append((q, place < 0 or ids[place] == token))
+            if not found[-1][1]:
+                break
+        return found
 
     def keep(self, logits: np.ndarray) -> None:
         """Keeps the logits `[head size] float32` that the last token was drawn from, and nothing else of their step."""

@@ -14,6 +14,18 @@ NUM_POSITIONS = 8  # whose noise is kept
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """A drafted token, the law that it was drawn from where the rule needs it, and its probability q.
+
+    Where no law is needed q is how sure the draft is, and no more than that.
+    """
+
+    token: int
+    law: SparseLaw | None
+    q: float
+
+
+@dataclass(frozen=True, slots=True)
 class Guesses:
     """What the target may put at a position: the drafted token, of probability q, or one of the others, best first."""
 
@@ -25,8 +37,8 @@ class Guesses:
 class Drawer(Protocol):
     """Bound to one sequence's parameters and noise key."""
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        """The token after `context`, from logits `[≥ columns] float32`, padding last; its law where needed."""
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+        """Drafts the token after `context` from logits `[≥ columns] float32`, padding last."""
         ...
 
     def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
@@ -55,9 +67,10 @@ class RejectionDrawer:
         self._columns = columns
         self._num_support = num_support
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
         law = truncate(self._processors.law(logits[: len(self._columns)], context), self._num_support, self._columns)
-        return draw_sparse(law, self._noise.draft(len(context), base_len)), law
+        token = draw_sparse(law, self._noise.draft(len(context), base_len))
+        return Drawn(token, law, float(law.weights[law.ids == token].sum() / law.weights.sum()))
 
     def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
         law = self._processors.law(logits[: len(self._columns)], context)
@@ -71,8 +84,11 @@ class GreedyDrawer:
         self._processors = processors
         self._columns = columns
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        return int(self._columns[self._processors.greedy_column(logits[: len(self._columns)], context)]), None
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+        known = logits[: len(self._columns)]
+        column = self._processors.greedy_column(known, context)
+        weights = np.exp(known - known.max())
+        return Drawn(int(self._columns[column]), None, float(weights[column] / weights.sum()))
 
     def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
         law = self._processors.unfiltered(logits[: len(self._columns)], context)
@@ -89,10 +105,10 @@ class CoupledDrawer:
         self._num_ids = int(columns.max()) + 1
         self._raws: dict[int, np.ndarray] = {}
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> tuple[int, SparseLaw | None]:
-        return int(
-            self._columns[race(self._processors.law(logits[: len(self._columns)], context), self._raw(context))]
-        ), None
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+        law = self._processors.law(logits[: len(self._columns)], context)
+        column = race(law, self._raw(context))
+        return Drawn(int(self._columns[column]), None, float(law[column]))
 
     def guess(self, logits: np.ndarray, context: list[int], num_others: int, token: int | None) -> Guesses:
         """The target runs the same race on a law like this one: the first behind the winner are its likely winners."""

@@ -10,9 +10,8 @@ from opentelemetry.trace import INVALID_SPAN, Span
 from draft_service.ahead import Ahead, to_wire
 from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer
-from draft_service.odds import Odds
+from draft_service.experience import Experience
 from draft_service.proposing import check_transcript, start_span
-from draft_service.width import Width
 from forerun.engine.loop import EngineLoop
 from forerun.engine.owner import NOT_FINITE, StepReport
 from forerun.engine.sequence import Sequence
@@ -36,8 +35,7 @@ class DraftSession:
         self,
         opened: DraftOpen,
         drawer: Drawer,
-        odds: Odds,
-        width: Width,
+        experience: Experience,
         loop: EngineLoop,
         max_model_len: int,
         vocab_size: int,
@@ -48,6 +46,7 @@ class DraftSession:
     ) -> None:
         self.span: Span = INVALID_SPAN
         self._drawer = drawer
+        self._confidence = experience.confidence
         self._loop = loop
         self._max_model_len = max_model_len
         self._vocab_size = vocab_size
@@ -58,7 +57,7 @@ class DraftSession:
         prompt = list(opened.prompt)
         check_transcript(prompt, vocab_size, prompt, transcript_hash(prompt))
         self._drafted = Drafted(Sequence(prompt, opened.cache_salt, num_committed=len(prompt)), len(prompt))
-        self._ahead = Ahead(loop, drawer, odds, width, max_model_len, reply)
+        self._ahead = Ahead(loop, drawer, experience.odds, experience.width, max_model_len, reply)
         self._asked = Propose()
         self._was_ahead = False
         self._started_s = 0.0
@@ -107,6 +106,8 @@ class DraftSession:
         drafted.draw(self._drawer, logits[-1])
         if self._asked.num_branches:
             drafted.keep(logits[-1])
+        if self._confidence.outlook(drafted.qs) < self._asked.min_survival:
+            drafted.num_due = 0
         if drafted.num_due:
             self._loop.table.demand(drafted.sequence, 1)
         else:
@@ -132,6 +133,7 @@ class DraftSession:
         if self._drafted.num_due:
             self._metrics.overtaken_proposals.inc()
         base_len = request.base_len + len(request.ids)
+        outcomes = self._drafted.outcomes(request.base_len, request.ids)
         branch = self._ahead.take(request.base_len, request.ids, request.hash, request.known)
         self._was_ahead = branch is not None
         if branch is not None:
@@ -142,6 +144,8 @@ class DraftSession:
             self._drafted.num_due = 0
             self._reply(Held(len=held))
             return
+        for q, accepted in outcomes:
+            self._confidence.saw(q, accepted)
         if branch is None:
             self._drafted = Drafted(sequence, base_len)
             self._loop.table.truncate(sequence, base_len)
@@ -164,7 +168,7 @@ class DraftSession:
         k = max(0, min(request.k, self._max_model_len - drafted.base_len + 1))
         if len(drafted.tokens) > k:
             table.truncate(drafted.sequence, drafted.base_len + k)
-            del drafted.laws[k:], drafted.rows[k:]
+            drafted.shorten(k)
         drafted.num_due = k - len(drafted.tokens)
         if drafted.num_due:
             table.demand(drafted.sequence, 1)
@@ -174,7 +178,7 @@ class DraftSession:
     def _propose(self) -> None:
         """Answers with what was drafted so far; the drafted tokens stay, for they may come true."""
         drafted, asked = self._drafted, self._asked
-        drafted.num_due = 0
+        is_whole, drafted.num_due = drafted.num_due == 0, 0
         drafted.sequence.rest()
         self._count(len(drafted.tokens))
         self._end_span()
@@ -185,7 +189,7 @@ class DraftSession:
             self._reply(convert.proposal_to_pb(drafted.proposal(draft_s)))
         if not drafted.tokens:
             self._prefill()
-        elif asked.num_branches and len(drafted.tokens) == asked.k:
+        elif asked.num_branches and is_whole:
             self._ahead.start(drafted, asked.hash, asked.num_branches, asked.ahead_k, self.span)
 
     def _count(self, num_tokens: int) -> None:

@@ -130,7 +130,8 @@ class ChoiceRun:
         deadline_s = self._speculation.deadline_s(k, draft.num_behind(self._transcript))
         listener = self._listener
         listener.expect_nothing()
-        draft.ask(self._transcript, k, deadline_s, span_id, self._ahead.terms(k))
+        min_survival = self._speculation.min_survival(k, self._target.num_sequences())
+        draft.ask(self._transcript, k, deadline_s, span_id, self._ahead.terms(k), min_survival)
         deadline = self._now() + deadline_s
         while listener.answer is None and draft.stream is not None:
             if not await listener.hear(deadline):
@@ -194,7 +195,8 @@ class ChoiceRun:
         room = draft.room(self._transcript)
         num_generated, num_sequences = self._transcript.num_generated, self._target.num_sequences()
         if room > 0 and (k := self._speculation.shadow_k(num_generated, num_sequences)):
-            draft.ask(self._transcript, min(k, room))
+            k = min(k, room)
+            draft.ask(self._transcript, k, min_survival=self._speculation.min_survival(k, num_sequences))
 
     def _tend(self, draft: DraftLink) -> None:
         if draft.stream is None and not self._speculation.brings_draft(self._target.num_sequences()):

@@ -76,13 +76,14 @@ class DraftLink:
         return False
 
     def ask(
-        self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0, ahead: AheadTerms = NOT_AHEAD
-    ) -> None:
+        self, transcript: Transcript, k: int, deadline_s: float = 0.0, span_id: int = 0,
+        ahead: AheadTerms = NOT_AHEAD, min_survival: float = 0.0,
+    ) -> None:  # fmt: skip
         """Asks for k tokens after the transcript, and what is to be drafted ahead of their verdict.
 
         An unanswered question before it is abandoned.
         """
-        self._questions.ask(len(transcript), transcript.hash, k, self._now(), deadline_s, span_id, ahead)
+        self._questions.ask(len(transcript), transcript.hash, k, self._now(), deadline_s, span_id, ahead, min_survival)
         self._pushed.asked_for(ahead.num_branches, num_answers=1)
         self._post(transcript, self._held)
 
@@ -182,7 +183,8 @@ class DraftLink:
     def _post(self, transcript: Transcript, start: int) -> None:
         asked = self._questions.open
         if asked is not None:
-            propose = Propose(k=asked.k, deadline_s=asked.deadline_s * DRAFTS_SHARE, span_id=asked.span_id)
+            deadline_s = asked.deadline_s * DRAFTS_SHARE
+            propose = Propose(k=asked.k, deadline_s=deadline_s, span_id=asked.span_id, min_survival=asked.min_survival)
             self._send(transcript, start, propose, asked.ahead)
 
     def _send(self, transcript: Transcript, start: int, propose: Propose, ahead: AheadTerms) -> None:

@@ -38,6 +38,7 @@ class Learning:
                 self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
         if wait_s is not None:
             self.saw_wait(num_drafted, verdict, wait_s)
+        self._saw_length(answer)
         num_generated = self._transcript.num_generated
         self._speculation.saw_round(answer.asked.k, num_drafted, verdict.num_accepted, num_generated)
 
@@ -94,7 +95,8 @@ class Learning:
         if answer.proposal.tokens:
             if not answer.asked.first and not answer.ahead:
                 self._costs.saw_proposal(len(answer.proposal.tokens), answer.proposal.draft_s, answer.wait_s)
-            self._shadow = Shadow(answer.proposal)
+            self._saw_length(answer)
+            self._shadow = Shadow(answer.proposal, answer.asked.k)
             self.score()
         elif not answer.asked.first:
             self._speculation.saw_shadow(self._transcript.num_generated, [0.0])
@@ -105,3 +107,7 @@ class Learning:
             credits = self._shadow.credits(self._transcript.tail(self._shadow.base_len))
             self._speculation.saw_shadow(self._transcript.num_generated, credits)
             self._shadow = None
+
+    def _saw_length(self, answer: Answer) -> None:
+        if answer.asked.min_survival > 0:
+            self._speculation.saw_length(answer.asked.k, len(answer.proposal.tokens))

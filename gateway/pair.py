@@ -19,6 +19,7 @@ class PairRecord:
     costs: Costs = field(default_factory=Costs)
     calibration: Calibration = field(default_factory=Calibration)
     acceptance: dict[str, SharedAcceptance] = field(default_factory=dict)
+    lengths: dict[str, SharedAcceptance] = field(default_factory=dict)
     num_alone: int = 0  # tokens since the last round or trial
     was_tried: bool = False
     num_free_shadows: int = NUM_FREE_SHADOWS
@@ -44,3 +45,7 @@ class PairRecord:
     def acceptance_of(self, kind: str) -> SharedAcceptance:
         """The shared table of requests of this kind."""
         return self.acceptance.setdefault(kind, SharedAcceptance())
+
+    def lengths_of(self, kind: str) -> SharedAcceptance:
+        """The same of how often the draft goes on to a next token; at first it always does."""
+        return self.lengths.setdefault(kind, SharedAcceptance(prior=1.0))

@@ -25,7 +25,8 @@ NEVER = -1.0
 class Asked:
     """A question on its way, and the length and hash of the transcript that it is about.
 
-    `first` is the one that a stream starts with, to learn when the prefill is done.
+    `first` is the one that a stream starts with, to learn when the prefill is done. Below `min_survival` the proposal
+    may end before k.
     """
 
     base_len: int
@@ -36,6 +37,7 @@ class Asked:
     span_id: int
     first: bool
     ahead: AheadTerms = NOT_AHEAD
+    min_survival: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,12 @@ class Questions:
 
     def ask(
         self, base_len: int, hash_: int, k: int, now: float, deadline_s: float, span_id: int,
-        ahead: AheadTerms = NOT_AHEAD,
+        ahead: AheadTerms = NOT_AHEAD, min_survival: float = 0.0,
     ) -> None:  # fmt: skip
         """Opens a question; an open one is abandoned."""
         if self.open is not None:
             self._abandon(self.open)
-        self.open = Asked(base_len, hash_, k, now, deadline_s, span_id, not self.has_answer, ahead)
+        self.open = Asked(base_len, hash_, k, now, deadline_s, span_id, not self.has_answer, ahead, min_survival)
 
     def forget(self) -> None:
         """The open question was overtaken and will not be answered."""

@@ -3,6 +3,7 @@
 from forerun.cost.pace import Pace, best_pace
 from gateway.acceptance import Acceptance
 from gateway.costs import Costs
+from gateway.lengths import expected_s
 from gateway.pair import NUM_FIRST_SHADOWS, SHADOW_K, PairRecord
 
 MAX_K = 16
@@ -18,6 +19,7 @@ TRIAL_OVERHEAD = 0.3  # tokens that a change between the two ways costs
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
 SCOUT_EVERY = 8  # of the sequences that go without the draft one brings it in all the same: it may have got better
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
+MAX_MIN_SURVIVAL = 0.9
 MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
 
 
@@ -35,7 +37,7 @@ class Speculation:
 
     def __init__(self, pair: PairRecord, kind: str, fixed_k: int | None, max_k: int = MAX_K) -> None:
         self._pair, self._costs = pair, pair.costs
-        self._acceptance = Acceptance(pair.acceptance_of(kind))
+        self._acceptance, self._lengths = Acceptance(pair.acceptance_of(kind)), Acceptance(pair.lengths_of(kind))
         self._is_scout = pair.num_sequences % SCOUT_EVERY == 0
         pair.num_sequences += 1
         self._fixed_k, self._max_k = fixed_k, max_k
@@ -91,12 +93,25 @@ class Speculation:
             return UNKNOWN_DEADLINE_S
         return min(max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind)), MAX_DEADLINE_S)
 
+    def min_survival(self, k: int, num_sequences: int) -> float:
+        """The chance of being of use below which the draft is not to go on to another token of k: the λ rule."""
+        plain_s = self._costs.plain_s(num_sequences)
+        if self._fixed_k is not None or not plain_s or k < 2:
+            return 0.0
+        first_s, last_s = (self._costs.round_s(each, num_sequences) or 0.0 for each in (1, k))
+        token_s = max(last_s - first_s, 0.0) / (k - 1)
+        return min(max(self.gain, 1.0) * token_s / plain_s, MAX_MIN_SURVIVAL)
+
     def shadow_k(self, num_generated: int, num_sequences: int) -> int:
         """K of a shadow proposal if one is due and can be paid for, else 0; it is then asked for."""
         is_due = self._fixed_k is None and num_generated >= self._next_shadow
         if not is_due or self._pair.calibration.at(num_sequences).is_silent or not self._pair.pays_for_shadow():
             return 0
         return min(SHADOW_K, self._max_k)
+
+    def saw_length(self, k: int, num_drafted: int) -> None:
+        """A draft that might stop early drafted so many of k tokens."""
+        self._lengths.saw([1.0] * (num_drafted - 1) + [0.0] * (0 < num_drafted < k))
 
     def saw_shadow(self, num_generated: int, credits: list[float]) -> None:
         """A proposal that nobody waited for was scored against what the target emitted."""
@@ -158,7 +173,9 @@ class Speculation:
 
     def _best(self, num_sequences: int, limit: int) -> Pace:
         plain_s = self._costs.plain_s(num_sequences) or 0.0
-        return best_pace(self._acceptance.at, lambda k: self._costs.round_s(k, num_sequences) or 0.0, plain_s, limit)
+        goes_on = self._lengths.at
+        expected = expected_s(lambda k: goes_on(k - 1), lambda k: self._costs.round_s(k, num_sequences) or 0.0, limit)
+        return best_pace(self._acceptance.at, lambda k: expected[k - 1], plain_s, limit)
 
     def _trial_is_due(self, pace: Pace) -> bool:
         """The model errs against a draft seen only from the side: trials cost TRIAL_SHARE of what goes on without."""

@@ -4,10 +4,9 @@ import numpy as np
 
 from draft_service.config import DraftConfig
 from draft_service.drawing import drawer
+from draft_service.experience import Experience
 from draft_service.methods import DeviceFault
-from draft_service.odds import Odds
 from draft_service.session import DraftSession
-from draft_service.width import Width
 from forerun.errors import ConfigError, InvalidRequest
 from forerun.models import resolve
 from forerun.models.tokenizer_files import read_model_text
@@ -28,7 +27,7 @@ class ModelMethod:
         self.tokens = service.text.tokens
         self._service = service
         self._num_support = num_support
-        self._odds: dict[str, tuple[Odds, Width]] = {}
+        self._experience: dict[str, Experience] = {}
         head_ids = service.engine.model.head_ids
         self._columns = np.arange(service.text.vocab_size) if head_ids is None else head_ids
         width = service.engine.model.head_size
@@ -58,7 +57,7 @@ class ModelMethod:
         return DraftSession(
             opened,
             draws,
-            *self._odds.setdefault(type(draws).__name__, (Odds(), Width())),
+            self._experience.setdefault(type(draws).__name__, Experience()),
             service.engine.loop,
             service.engine.max_model_len,
             service.text.vocab_size,

@@ -6,7 +6,7 @@ import pytest
 from forerun.rpc.convert import sampling_to_pb
 from forerun.transcript_hash import transcript_hash
 from forerun.v1 import common_pb2, target_pb2
-from tests.support.wire import GREEDY, SEEDED, DraftLine, TargetLine, alone, clients
+from tests.support.wire import GREEDY, SAMPLED, SEEDED, DraftLine, TargetLine, alone, clients
 
 PROMPT = [1, 5, 9, 30, 12]
 NUM_TOKENS = 30
@@ -193,6 +193,24 @@ async def test_a_draft_past_its_deadline_answers_with_what_it_has(tiny_draft):
         await line.finish()
     assert len(reply.tokens) < len(whole) == 200
     assert list(reply.tokens) == list(whole[: len(reply.tokens)])
+
+
+async def test_a_draft_ends_its_proposal_where_the_next_token_is_of_too_little_use(tiny_draft):
+    """As far as it goes it drafts what it would have drafted anyway; prompts differ in how sure it is."""
+    lengths = set()
+    async with clients(tiny_draft.address, tiny_draft.address) as (_, draft):
+        for first in range(12):
+            line = DraftLine(draft, [*PROMPT, first], SAMPLED, seed=3)
+            whole = (await line.propose([*PROMPT, first], 8)).tokens
+            line.min_survival = 0.3
+            reply = await line.propose([*PROMPT, first], 8)
+            line.min_survival = 0.999
+            least = await line.propose([*PROMPT, first], 8)
+            await line.finish()
+            lengths.add(len(reply.tokens))
+            assert len(whole) == 8 and len(least.tokens) == 1 == len(reply.support_lens) - len(reply.tokens) + 1
+            assert list(reply.tokens) == list(whole[: len(reply.tokens)])
+    assert 0 not in lengths and len(lengths) > 1
 
 
 async def _write_now(line, transcript, tokens, grant):

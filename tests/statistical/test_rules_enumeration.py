@@ -11,6 +11,7 @@ import pytest
 
 from forerun.types import Proposal, SamplingParams
 from target_service.rules import Outcome, rejection
+from tests.support.rule_blocks import Blocks
 from tests.support.rule_cells import Cell
 from tests.support.rule_world import FILTERS, World
 
@@ -61,6 +62,19 @@ def continued(here, sequence, start):
 def test_ids_that_the_target_lacks_are_rejected_without_a_bias(temperature, num_draft_tokens):
     cell = Cell(world(temperature, "plain", "full", num_draft_tokens, unknown_ids=2), num_draft_tokens)
     assert cell.worst_deviation() < EXACT
+
+
+@pytest.mark.parametrize("num_draft_tokens", [2, 4])
+def test_a_draft_may_stop_where_what_it_drafted_so_far_says_so(num_draft_tokens):
+    """Its own q of the tokens that it proposes included; the control is the token that is withheld for its own q."""
+    here = World(SamplingParams(**FILTERS["penalties"]), 4, 8)
+
+    def is_unsure(prefix):
+        return bool(prefix) and here.draft(prefix[:-1])[prefix[-1]] < 0.4
+
+    counted = Blocks(here, num_draft_tokens, rejection.verify, stops=is_unsure)
+    assert counted.survival()[-1] < Blocks(here, num_draft_tokens, rejection.verify).survival()[-1]
+    assert counted.worst_deviation() < EXACT
 
 
 def test_control_dividing_by_the_untruncated_q_is_seen():

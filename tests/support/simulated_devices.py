@@ -114,7 +114,7 @@ class _Drafting(_Stream):
     def take(self, message):
         propose = message.propose
         self.base_len, self.due, self.tokens = propose.base_len + len(propose.ids), propose.k, []
-        self.started = self.loop.time()
+        self.started, self.min_survival, self.survival = self.loop.time(), propose.min_survival, 1.0
         self.deadline = self.started + (propose.deadline_s or 1e9)
 
     def num_rows(self):
@@ -129,8 +129,11 @@ class _Drafting(_Stream):
         place = base_len + len(self.tokens)
         knows = self.world.knows(self.name, place, len(self.tokens))
         if self.loop.time() <= self.deadline:
+            self.survival *= self.world.skill(self.name, place, len(self.tokens))
             self.tokens.append(self.world.text(self.name, place) if knows else WRONG)
             self.due -= 1
+            if self.world.outlook(self.survival, len(self.tokens)) < self.min_survival:
+                self.due = 0
         else:
             self.due = 0
         if not self.due:

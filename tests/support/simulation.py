@@ -42,6 +42,11 @@ def changing(before, after, place_of_change):
     return lambda *where: (before if where[1] < place_of_change else after)(*where)
 
 
+def never_ends_early(survival, num_tokens):
+    """A draft that does not know when it is unsure."""
+    return 1.0
+
+
 def never_repeating(stream, place):
     """A text without a token twice."""
     return 1000 + place
@@ -52,8 +57,9 @@ class World:
     """Seconds of a target step over m rows: step_s up to flat_rows, row_s more for each beyond; of a draft step over m
     sequences at time t: draft_s(m, t). Links by their round trip, with up to jitter_s more a message; steps vary by a
     share `noise` in either direction. skill(stream, place, index) is the chance that a drafted token at a place of a
-    text, index tokens into its proposal, is the target's. While draft and target both work, each takes `crowding` times
-    as long: 1 on devices of their own.
+    text, index tokens into its proposal, is the target's; outlook(survival, num_tokens) what a draft says of the chance
+    of its next token, whose num_tokens so far are right with chance `survival`. While draft and target both work, each
+    takes `crowding` times as long: 1 on devices of their own.
     """
 
     step_s: float = 0.012
@@ -66,6 +72,7 @@ class World:
     jitter_s: float = 0.0002
     noise: float = 0.3
     skill: Callable = GOOD_SKILL
+    outlook: Callable = never_ends_early
     text: Callable = never_repeating
     draft_slows: tuple = (1e9, 1.0)  # from when on, and by how much
     crowding: float = 1.0

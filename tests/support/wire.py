@@ -99,7 +99,7 @@ class DraftLine(Line):
         usual = {"prompt": prompt, "num_prompt_tokens": len(prompt), "sampling": sampling_to_pb(params)}
         first = draft_pb2.DraftOpen(noise_key=derive_key(seed, choice, purpose), **{**usual, **opened})
         super().__init__(client, first, draft_pb2.DraftRequest)
-        self.num_held = 0
+        self.num_held, self.min_survival = 0, 0.0
 
     def ask(self, transcript, k, base_len=None, deadline_s=0.0, **ahead):
         """Sends Propose for `transcript`."""
@@ -107,7 +107,7 @@ class DraftLine(Line):
         self.post(
             propose=draft_pb2.Propose(
                 base_len=base_len, ids=transcript[base_len:], hash=transcript_hash(transcript), k=k,
-                deadline_s=deadline_s, **ahead,
+                deadline_s=deadline_s, min_survival=self.min_survival, **ahead,
             )
         )  # fmt: skip
 
@@ -188,9 +188,10 @@ async def speculated(client, drafter, prompt, num_tokens, params, seed=0, choice
     return out
 
 
-async def drafted(target, draft, prompt, num_tokens, params, seed=0, choice=0, k=4, **opened):
-    """`speculated` with a draft service."""
+async def drafted(target, draft, prompt, num_tokens, params, seed=0, choice=0, k=4, min_survival=0.0, **opened):
+    """`speculated` with a draft service, which may end its proposals early."""
     drafter = DraftLine(draft, prompt, params, seed, choice)
+    drafter.min_survival = min_survival
     try:
         return await speculated(target, drafter, prompt, num_tokens, params, seed, choice, k, **opened)
     finally:

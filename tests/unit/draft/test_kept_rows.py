@@ -9,9 +9,8 @@ import pytest
 
 from draft_service.drafted import Drafted
 from draft_service.drawing import drawer
-from draft_service.odds import Odds
+from draft_service.experience import Experience
 from draft_service.session import DraftSession
-from draft_service.width import Width
 from forerun.engine.block_pool import BlockPool
 from forerun.engine.budget import PrefillBudget
 from forerun.engine.loop import EngineLoop
@@ -65,8 +64,7 @@ def num_alive_after_a_proposal(loop, runner, num_branches):
     session = DraftSession(
         DraftOpen(prompt=PROMPT),
         GREEDY,
-        Odds(),
-        Width(),
+        Experience(),
         loop,
         64,
         VOCAB,

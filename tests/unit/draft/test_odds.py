@@ -2,6 +2,7 @@
 
 import pytest
 
+from draft_service.confidence import Confidence
 from draft_service.drawing import Guesses
 from draft_service.odds import Odds
 from draft_service.width import FIRST, Width
@@ -10,15 +11,15 @@ SURE, UNSURE = Guesses(1, 0.95, (2, 3, 4)), Guesses(5, 0.1, (6, 7, 8))
 
 
 def test_a_cut_is_expected_where_the_draft_was_unsure_and_with_its_next_best_guess():
-    cuts = Odds().cuts([SURE, UNSURE])
+    cuts = Odds(Confidence()).cuts([SURE, UNSURE])
     assert (cuts[0].num_accepted, cuts[0].token) == (1, 6)
     assert {(cut.num_accepted, cut.token) for cut in cuts} == {(0, 2), (0, 3), (0, 4), (1, 6), (1, 7), (1, 8)}
 
 
 def test_probabilities_are_a_law():
-    odds = Odds()
+    odds = Odds(Confidence())
     for _ in range(50):
-        odds.saw([SURE, UNSURE], 1, 7)
+        odds.saw([SURE, UNSURE], 2, 1, 7)
     total = sum(cut.probability for cut in odds.cuts([SURE, UNSURE]))
     survival = odds.survival([SURE, UNSURE])
     total += sum(bonus.probability for bonus in odds.bonuses(2, survival, SURE))
@@ -26,19 +27,20 @@ def test_probabilities_are_a_law():
 
 
 def test_what_came_out_before_is_expected_again():
-    odds = Odds()
+    odds = Odds(Confidence())
     before = odds.cuts([UNSURE, UNSURE])[0]
     for _ in range(40):
-        odds.saw([UNSURE, UNSURE], 0, 8)
+        odds.saw([UNSURE, UNSURE], 2, 0, 8)
     after = odds.cuts([UNSURE, UNSURE])[0]
     assert before.token == 6 and (after.num_accepted, after.token) == (0, 8)
-    assert odds.acceptance(0.1) < 0.1 and odds.acceptance(0.95) == Odds().acceptance(0.95)
 
 
 def test_all_accepted_is_an_outcome_whose_bonus_may_be_the_drafts_own_next_token():
-    odds = Odds()
+    confidence = Confidence()
+    odds = Odds(confidence)
     for _ in range(40):
-        odds.saw([SURE, SURE], 2, 9)
+        odds.saw([SURE, SURE], 2, 2, 9)
+        confidence.saw(SURE.q, True)
     bonuses = odds.bonuses(2, odds.survival([SURE, SURE]), SURE)
     assert [bonus.token for bonus in bonuses] == [1, 2, 3, 4]
     assert all(bonus.num_accepted == 2 for bonus in bonuses)
@@ -46,11 +48,20 @@ def test_all_accepted_is_an_outcome_whose_bonus_may_be_the_drafts_own_next_token
 
 
 def test_a_token_that_nobody_guessed_makes_all_guesses_less_likely():
-    odds = Odds()
-    before = odds.cuts([UNSURE])[0].probability / (1 - odds.acceptance(UNSURE.q))
+    odds = Odds(Confidence())
+    before = odds.cuts([UNSURE])[0].probability
     for _ in range(20):
-        odds.saw([UNSURE], 0, 60)
-    assert odds.cuts([UNSURE])[0].probability / (1 - odds.acceptance(UNSURE.q)) < before / 2
+        odds.saw([UNSURE], 1, 0, 60)
+    assert odds.cuts([UNSURE])[0].probability < before / 2
+
+
+def test_the_token_after_the_last_drafted_one_tells_how_good_the_draft_is():
+    confidence = Confidence()
+    before = confidence.acceptance(SURE.q)
+    Odds(confidence).saw([SURE, SURE], 2, 1, 9)
+    assert confidence.acceptance(SURE.q) == before, "the session counts that one"
+    Odds(confidence).saw([SURE, SURE], 1, 1, 9)
+    assert confidence.acceptance(SURE.q) < before
 
 
 def test_there_are_as_many_branches_as_there_is_time_for():

@@ -120,12 +120,12 @@ def test_a_position_that_was_hardly_seen_is_taken_to_be_like_the_one_before():
 
 
 def test_a_shadow_is_scored_up_to_the_first_difference():
-    shadow = Shadow(Proposal(base_len=7, tokens=[1, 2, 3]))
+    shadow = Shadow(Proposal(base_len=7, tokens=[1, 2, 3]), 3)
     assert not shadow.is_covered(9)
     assert shadow.is_covered(10)
     assert shadow.credits([1, 5, 3]) == [1.0, 0.0]
     laws = Proposal(base_len=7, tokens=[1, 2], support_lens=[2, 1], support_ids=[1, 4, 2], weights=[6, 3, 9])
-    assert Shadow(laws).credits([4, 2]) == [0.5]
+    assert Shadow(laws, 2).credits([4, 2]) == [0.5]
 
 
 def test_a_round_costs_less_where_proposals_are_there_already():
