@@ -2,7 +2,7 @@
 
 import math
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -11,7 +11,7 @@ from forerun.rpc.status import abort
 from forerun.types import TokenLogprobs
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
 from gateway.api.core import Core
-from gateway.api.http import off_loop
+from gateway.api.http import off_loop, taken
 from gateway.api.job import Job, Piece
 from gateway.api.runner import Run
 from gateway.api.totals import Totals
@@ -43,8 +43,11 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
 
     async def Generate(  # noqa: N802 - the name is the protocol's
         self, request: gateway_pb2.GenerateRequest, context: "grpc.aio.ServicerContext[Any, Any]"
-    ) -> AsyncIterator[gateway_pb2.GenerateResponse]:
-        """See protos/forerun/v1/gateway.proto; errors end the call with a rich status."""
+    ) -> None:
+        """See protos/forerun/v1/gateway.proto; errors end the call with a rich status.
+
+        A client that takes nothing for STALLED_S has left.
+        """
         request_id = "gen-" + uuid.uuid4().hex
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         try:
@@ -53,8 +56,8 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
                 async with self._core.running(job, request_id, metadata.get("traceparent")) as run:
                     responses = _Responses(self._core.text, job, request_id, run)
                     async for piece in run.pieces():
-                        yield responses.of(piece)
-                    yield _last(request_id, run.totals)
+                        await taken(context.write(responses.of(piece)))
+                    await taken(context.write(_last(request_id, run.totals)))
         except Exception as error:
             await abort(context, error)
 

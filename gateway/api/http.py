@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -119,13 +119,17 @@ class Cancellable(Response):
             await asyncio.gather(work, gone, return_exceptions=True)
 
 
-async def _send_soon(send: Send, message: Message) -> None:
-    """Cancels the answer that waits for a client which reads nothing."""
+async def taken(sending: Awaitable[None]) -> None:
+    """Returns when the client has taken a message; cancels the answer to one that reads nothing."""
     try:
         async with asyncio.timeout(STALLED_S):
-            await send(message)
+            await sending
     except TimeoutError as error:
         raise asyncio.CancelledError("the client reads nothing") from error
+
+
+async def _send_soon(send: Send, message: Message) -> None:
+    await taken(send(message))
 
 
 async def _gone(receive: Receive) -> None:

@@ -10,6 +10,7 @@ from grpc_status import rpc_status
 
 from forerun.errors import Overloaded, ServiceUnavailable
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
+from gateway.api import http
 from gateway.api.core import Core
 from gateway.servicer import GatewayServicer
 from tests.support.byte_text import byte_model, byte_text
@@ -29,12 +30,14 @@ async def connect():
     """Starts a server for a coordinator and gives a stub; both end with the test."""
     opened = []
 
-    async def start(coordinator):
+    async def start(coordinator, core=None):
         server = grpc.aio.server()
-        gateway_pb2_grpc.add_GatewayServiceServicer_to_server(GatewayServicer(Core(coordinator, TEXT, MODEL)), server)
+        core = core or Core(coordinator, TEXT, MODEL)
+        gateway_pb2_grpc.add_GatewayServiceServicer_to_server(GatewayServicer(core), server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        fixed_window = [("grpc.http2.bdp_probe", 0)]
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", fixed_window)
         opened.append((channel, server))
         return gateway_pb2_grpc.GatewayServiceStub(channel)
 
@@ -144,3 +147,17 @@ async def test_a_cancelled_call_aborts_its_choice(connect):
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert coordinator.num_running == 0
+
+
+async def test_a_client_that_stops_reading_is_not_waited_for_for_ever(connect, monkeypatch):
+    monkeypatch.setattr(http, "STALLED_S", 0.5)
+    coordinator = FakeCoordinator(lambda request: [*TEXT.encode("abcd")] * 200_000, run_len=2_000)
+    core = Core(coordinator, TEXT, byte_model(max_model_len=1_000_000))
+    stub = await connect(coordinator, core)
+    call = stub.Generate(gateway_pb2.GenerateRequest(model="tiny", text="x", max_tokens=800_000))
+    await call.read()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(core.admission.idle(), 0.3)
+    await asyncio.wait_for(core.admission.idle(), 20)
+    assert not call.done()
+    call.cancel()
