@@ -1,7 +1,8 @@
 """Ahead of the verdict: while a proposal is verified, drafts for the likely outcomes, and pushes what it drafted.
 
-What a branch holds is what the draft would answer, were it asked for that transcript: noise is keyed by place. Which
-outcomes get a branch follows from the laws of the proposal and from past verdicts; the verdict never depends on it.
+What a branch holds is what the draft would answer, were it asked for that transcript on the same terms: noise is keyed
+by place. Which outcomes get a branch follows from the laws of the proposal and from past verdicts; the verdict never
+depends on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +14,8 @@ from opentelemetry.trace import INVALID_SPAN, Span
 from draft_service.branches import Branch
 from draft_service.drafted import Drafted
 from draft_service.drawing import Drawer, Guesses
-from draft_service.odds import Odds, Outcome
-from draft_service.width import Width
+from draft_service.experience import Experience
+from draft_service.odds import Outcome
 from forerun.engine.loop import EngineLoop
 from forerun.engine.owner import Owner
 from forerun.rpc import convert
@@ -32,14 +33,15 @@ class Ahead:
     """
 
     def __init__(
-        self, loop: EngineLoop, drawer: Drawer, odds: Odds, width: Width, max_model_len: int,
+        self, loop: EngineLoop, drawer: Drawer, experience: Experience, max_model_len: int,
         push: Callable[[wire.Ahead], None],
     ) -> None:  # fmt: skip
-        self._loop, self._drawer, self._odds, self._width = loop, drawer, odds, width
+        self._loop, self._drawer, self._confidence = loop, drawer, experience.confidence
+        self._odds, self._width = experience.odds, experience.width
         self._max_model_len, self._push = max_model_len, push
         self._parent: Drafted | None = None
         self._hash = 0
-        self._k = 0
+        self._k, self._min_survival = 0, 0.0
         self._span: Span = INVALID_SPAN
         self._positions: list[Guesses] = []
         self._survival = 0.0
@@ -47,14 +49,15 @@ class Ahead:
         self._num_bonus = 0
         self._branches: list[Branch] = []
 
-    def start(self, parent: Drafted, hash_: int, num_branches: int, k: int, span: Span) -> None:
-        """Begins branches of k tokens each for what a verification of parent's tokens may come to.
+    def start(self, parent: Drafted, asked: wire.Propose, span: Span) -> None:
+        """Begins branches of at most asked.ahead_k tokens each for what a verification of parent's tokens may come to.
 
-        hash_: of the transcript before those tokens.
+        asked.hash is that of the transcript before those tokens.
         """
-        self._num_asked = min(num_branches, MAX_BRANCHES)
+        self._num_asked = min(asked.num_branches, MAX_BRANCHES)
         num_branches = self._width.within(self._num_asked)
-        self._parent, self._hash, self._k, self._span = parent, hash_, k, span
+        self._parent, self._hash, self._span = parent, asked.hash, span
+        self._k, self._min_survival = asked.ahead_k, asked.min_survival
         self._positions = [self._guess(parent, i, num_branches) for i in range(len(parent.tokens))]
         parent.rows.clear()
         self._survival = self._odds.survival(self._positions)
@@ -144,7 +147,11 @@ class Ahead:
 
     def _branch(self, parent: Drafted, outcome: Outcome, k: int, done: Callable[[], None]) -> Branch:
         new = [*parent.tokens[: outcome.num_accepted], outcome.token]
-        return Branch(transcript_hash(new, self._hash), k, self._drawer, self._loop, self._span, done)
+        hash_, says_stop = (
+            transcript_hash(new, self._hash),
+            partial(self._confidence.says_stop, min_survival=self._min_survival),
+        )
+        return Branch(hash_, k, self._drawer, says_stop, self._loop, self._span, done)
 
     def _send(self, group: list[Branch]) -> None:
         """Pushes a group once none of it is under way."""

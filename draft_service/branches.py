@@ -13,18 +13,20 @@ from forerun.engine.sequence import Sequence
 
 
 class Branch:
-    """Owns an expendable sequence that ends in the outcome's token; `done` is called when its tokens are drafted.
+    """Owns an expendable sequence that ends in the outcome's token; `done` is called when its tokens are drafted: so
+    many, or fewer where their q say stop.
 
     Whatever goes wrong with it, it is gone and nobody else notices.
     """
 
     def __init__(
-        self, hash_: int, num_tokens: int, drawer: Drawer, loop: EngineLoop, span: Span,
-        done: Callable[[], None],
+        self, hash_: int, num_tokens: int, drawer: Drawer, says_stop: Callable[[list[float]], bool],
+        loop: EngineLoop, span: Span, done: Callable[[], None],
     ) -> None:  # fmt: skip
         self.hash, self.span = hash_, span
         self.drafted: Drafted | None = None
-        self._num_tokens, self._drawer, self._loop, self._done = num_tokens, drawer, loop, done
+        self._num_tokens, self._drawer, self._says_stop = num_tokens, drawer, says_stop
+        self._loop, self._done = loop, done
 
     @property
     def is_finished(self) -> bool:
@@ -44,8 +46,10 @@ class Branch:
     def on_logits(self, logits: np.ndarray, step: StepReport) -> None:
         if self.drafted is None:
             return
-        self.drafted.draw(self._drawer, logits[-1])
+        self.drafted.draw(self._drawer, logits[-1], wants_q=True)
         self.drafted.keep(logits[-1])
+        if self._says_stop(self.drafted.qs):
+            self.drafted.num_due = 0
         sequence = self.drafted.sequence
         if self.drafted.num_due:
             sequence.request(len(sequence.tokens), 1)

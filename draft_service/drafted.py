@@ -1,5 +1,6 @@
 """Tokens drafted after a transcript, on one sequence of the engine."""
 
+import math
 from collections import abc
 from dataclasses import dataclass, field
 
@@ -30,9 +31,9 @@ class Drafted:
         """What was drafted so far."""
         return self.sequence.tokens[self.base_len :]
 
-    def draw(self, drawer: Drawer, logits: np.ndarray) -> None:
+    def draw(self, drawer: Drawer, logits: np.ndarray, wants_q: bool) -> None:
         """Drafts the next token from its logits."""
-        drawn = drawer.draw(logits, self.sequence.tokens, self.base_len)
+        drawn = drawer.draw(logits, self.sequence.tokens, self.base_len, wants_q)
         self.sequence.tokens.append(drawn.token)
         self.qs.append(drawn.q)
         if drawn.law is not None:
@@ -45,14 +46,16 @@ class Drafted:
 
     def outcomes(self, base_len: int, ids: abc.Sequence[int]) -> list[tuple[float, bool]]:
         """q of each token that the transcript's first base_len tokens and `ids` decide about, and whether it stands
-        there: up to the first that does not.
+        there: up to the first that does not. Tokens whose q nobody wanted to know are left out.
         """
-        found = []
+        found = list[tuple[float, bool]]()
         for place, (token, q) in enumerate(zip(self.tokens, self.qs, strict=False), self.base_len - base_len):
             if place >= len(ids):
                 break
-            found.append((q, place < 0 or ids[place] == token))
-            if not found[-1][1]:
+            stands = place < 0 or ids[place] == token
+            if not math.isnan(q):
+                found.append((q, stands))
+            if not stands:
                 break
         return found
 

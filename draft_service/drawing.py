@@ -1,5 +1,6 @@
 """One sequence's draws: from a row of the draft's logits to a token and the law that it was drawn from."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,9 +16,9 @@ NUM_POSITIONS = 8  # whose noise is kept
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A drafted token, the law that it was drawn from where the rule needs it, and its probability q.
+    """A drafted token, the law that it was drawn from where the rule needs it, and its probability q there.
 
-    Where no law is needed q is how sure the draft is, and no more than that.
+    Where no law is needed q is how sure the draft is, and no more than that; NaN where nobody wants to know.
     """
 
     token: int
@@ -37,7 +38,7 @@ class Guesses:
 class Drawer(Protocol):
     """Bound to one sequence's parameters and noise key."""
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int, wants_q: bool = True) -> Drawn:
         """Drafts the token after `context` from logits `[≥ columns] float32`, padding last."""
         ...
 
@@ -67,7 +68,7 @@ class RejectionDrawer:
         self._columns = columns
         self._num_support = num_support
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int, wants_q: bool = True) -> Drawn:
         law = truncate(self._processors.law(logits[: len(self._columns)], context), self._num_support, self._columns)
         token = draw_sparse(law, self._noise.draft(len(context), base_len))
         return Drawn(token, law, float(law.weights[law.ids == token].sum() / law.weights.sum()))
@@ -84,9 +85,11 @@ class GreedyDrawer:
         self._processors = processors
         self._columns = columns
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int, wants_q: bool = True) -> Drawn:
         known = logits[: len(self._columns)]
         column = self._processors.greedy_column(known, context)
+        if not wants_q:
+            return Drawn(int(self._columns[column]), None, math.nan)
         weights = np.exp(known - known.max())
         return Drawn(int(self._columns[column]), None, float(weights[column] / weights.sum()))
 
@@ -105,7 +108,7 @@ class CoupledDrawer:
         self._num_ids = int(columns.max()) + 1
         self._raws: dict[int, np.ndarray] = {}
 
-    def draw(self, logits: np.ndarray, context: list[int], base_len: int) -> Drawn:
+    def draw(self, logits: np.ndarray, context: list[int], base_len: int, wants_q: bool = True) -> Drawn:
         law = self._processors.law(logits[: len(self._columns)], context)
         column = race(law, self._raw(context))
         return Drawn(int(self._columns[column]), None, float(law[column]))

@@ -22,12 +22,13 @@ class Outcome:
 class Odds:
     """Shared by the sequences of one rule; used on the device thread alone.
 
-    It follows past verdicts only: how often the target's own token was the draft's next-best guess, the one after it,
-    and so on; how often a token is accepted is the session's to count.
+    It follows past verdicts only: how often the token after an accepted proposal was the draft's favourite there, and
+    the target's own token its next-best guess, the one after it, and so on. `confidence`, how often a drafted token is
+    accepted, is the session's to teach.
     """
 
     def __init__(self, confidence: Confidence) -> None:
-        self._confidence = confidence
+        self._confidence, self._favourites = confidence, Confidence()
         self._ranks: list[float] = []
         self._num_cuts = PRIOR_STRENGTH
 
@@ -48,7 +49,7 @@ class Odds:
 
     def bonuses(self, num_drafted: int, survival: float, guesses: Guesses) -> list[Outcome]:
         """The outcomes in which all num_drafted tokens are accepted and a bonus token follows, likeliest first."""
-        first = self._confidence.acceptance(guesses.q)
+        first = self._favourites.acceptance(guesses.q)
         others = self._others(num_drafted, guesses, survival * (1 - first))
         return [Outcome(num_drafted, guesses.token, survival * first), *others]
 
@@ -58,7 +59,7 @@ class Odds:
             return
         guesses = positions[num_accepted]
         if num_accepted == num_drafted:
-            self._confidence.saw(guesses.q, token == guesses.token)
+            self._favourites.saw(guesses.q, token == guesses.token)
         if token != guesses.token:
             self._num_cuts += 1
             if token in guesses.others:

@@ -57,7 +57,7 @@ class DraftSession:
         prompt = list(opened.prompt)
         check_transcript(prompt, vocab_size, prompt, transcript_hash(prompt))
         self._drafted = Drafted(Sequence(prompt, opened.cache_salt, num_committed=len(prompt)), len(prompt))
-        self._ahead = Ahead(loop, drawer, experience.odds, experience.width, max_model_len, reply)
+        self._ahead = Ahead(loop, drawer, experience, max_model_len, reply)
         self._asked = Propose()
         self._was_ahead = False
         self._started_s = 0.0
@@ -103,10 +103,11 @@ class DraftSession:
         if self._deadline_s and time.monotonic() > self._deadline_s:
             self._propose()
             return
-        drafted.draw(self._drawer, logits[-1])
-        if self._asked.num_branches:
+        asked = self._asked
+        drafted.draw(self._drawer, logits[-1], wants_q=asked.min_survival > 0)
+        if asked.num_branches:
             drafted.keep(logits[-1])
-        if self._confidence.outlook(drafted.qs) < self._asked.min_survival:
+        if self._says_stop():
             drafted.num_due = 0
         if drafted.num_due:
             self._loop.table.demand(drafted.sequence, 1)
@@ -133,7 +134,7 @@ class DraftSession:
         if self._drafted.num_due:
             self._metrics.overtaken_proposals.inc()
         base_len = request.base_len + len(request.ids)
-        outcomes = self._drafted.outcomes(request.base_len, request.ids)
+        outcomes = self._outcomes(request)
         branch = self._ahead.take(request.base_len, request.ids, request.hash, request.known)
         self._was_ahead = branch is not None
         if branch is not None:
@@ -151,6 +152,18 @@ class DraftSession:
             self._loop.table.truncate(sequence, base_len)
         check_transcript(request.ids, self._vocab_size, sequence.tokens[:base_len], request.hash)
         self._start(request)
+
+    def _says_stop(self) -> bool:
+        """Whether the proposal ends here; one that is under verification already has its length."""
+        return not self._asked.known and self._confidence.says_stop(self._drafted.qs, self._asked.min_survival)
+
+    def _outcomes(self, request: Propose) -> list[tuple[float, bool]]:
+        """What became of the last proposal. Where laws are needed a token that was not verified may differ from the
+        target's and yet be one that it would have accepted.
+        """
+        if self._drafted.laws and not request.judged:
+            return []
+        return self._drafted.outcomes(request.base_len, request.ids)
 
     def _go_on_with(self, branch: Drafted) -> None:
         """The branch's sequence is this session's from now on."""
@@ -170,6 +183,8 @@ class DraftSession:
             table.truncate(drafted.sequence, drafted.base_len + k)
             drafted.shorten(k)
         drafted.num_due = k - len(drafted.tokens)
+        if drafted.tokens and self._says_stop():
+            drafted.num_due = 0
         if drafted.num_due:
             table.demand(drafted.sequence, 1)
         else:
@@ -190,7 +205,7 @@ class DraftSession:
         if not drafted.tokens:
             self._prefill()
         elif asked.num_branches and is_whole:
-            self._ahead.start(drafted, asked.hash, asked.num_branches, asked.ahead_k, self.span)
+            self._ahead.start(drafted, asked, self.span)
 
     def _count(self, num_tokens: int) -> None:
         self._metrics.generation_tokens.inc(num_tokens)

@@ -118,9 +118,9 @@ class ChoiceRun:
             self._speculation.saw_lateness(self._transcript.num_generated)
         else:
             num_drafted = len(answer.proposal.tokens)
-            num_accepted = await self._verify(draft, answer, self._watch.span_id(span))
+            num_accepted = await self._verify(draft, k, answer, self._watch.span_id(span))
         ended = self._now()
-        self._ahead.saw_round(num_drafted, self._target.num_sequences(), ended - started)
+        self._ahead.saw_round(k, self._target.num_sequences(), ended - started)
         self._watch.end_round(
             span, num_drafted, num_accepted, ended - started, asked_target - started, ended - asked_target,
             answer is not None and answer.ahead,
@@ -130,8 +130,7 @@ class ChoiceRun:
         deadline_s = self._speculation.deadline_s(k, draft.num_behind(self._transcript))
         listener = self._listener
         listener.expect_nothing()
-        min_survival = self._speculation.min_survival(k, self._target.num_sequences())
-        draft.ask(self._transcript, k, deadline_s, span_id, self._ahead.terms(k), min_survival)
+        draft.ask(self._transcript, k, deadline_s, span_id, self._ahead.terms(k), self._min_survival(k))
         deadline = self._now() + deadline_s
         while listener.answer is None and draft.stream is not None:
             if not await listener.hear(deadline):
@@ -139,15 +138,15 @@ class ChoiceRun:
                 return None
         return listener.answer
 
-    async def _verify(self, draft: DraftLink, answer: Answer, span_id: int) -> int:
-        """Returns how many tokens of the proposal were accepted."""
+    async def _verify(self, draft: DraftLink, k: int, answer: Answer, span_id: int) -> int:
+        """Returns how many tokens of the proposal were accepted; what is drafted ahead has up to k."""
         listener, base_len, asked_at = self._listener, len(self._transcript), self._now()
         listener.expect_nothing()
         num_moves = listener.num_moves
         self._target.verify(self._transcript, answer.proposal, span_id=span_id)
         if answer.was_ready:
-            k = len(answer.proposal.tokens)
-            draft.go_ahead(self._transcript, k, span_id, self._ahead.terms(k))
+            num_drafted = len(answer.proposal.tokens)
+            draft.go_ahead(self._transcript, num_drafted, span_id, self._ahead.terms(k), self._min_survival(k))
         await listener.hear_until(base_len + 1)
         verdict = listener.verdict
         if verdict is None:
@@ -196,13 +195,16 @@ class ChoiceRun:
         num_generated, num_sequences = self._transcript.num_generated, self._target.num_sequences()
         if room > 0 and (k := self._speculation.shadow_k(num_generated, num_sequences)):
             k = min(k, room)
-            draft.ask(self._transcript, k, min_survival=self._speculation.min_survival(k, num_sequences))
+            draft.ask(self._transcript, k, min_survival=self._min_survival(k))
 
     def _tend(self, draft: DraftLink) -> None:
         if draft.stream is None and not self._speculation.brings_draft(self._target.num_sequences()):
             return
         if draft.tend(self._transcript):
             self._watch.fallback("silent")
+
+    def _min_survival(self, k: int) -> float:
+        return self._speculation.min_survival(k, self._target.num_sequences())
 
     def _cut(self, grant: int) -> int:
         return min(grant, self._emission.num_left - 1)

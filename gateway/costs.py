@@ -76,7 +76,7 @@ class Costs:
         """Whether a proposal was ever timed."""
         return self.draft_step_s.value is not None
 
-    def proposal_s(self, k: int) -> float:
+    def proposal_s(self, k: float) -> float:
         """The expected wait for k drafted tokens."""
         return k * self.draft_step_s.or_else(0.0) + self._draft_rest_s.or_else(0.0)
 

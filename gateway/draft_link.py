@@ -27,6 +27,7 @@ class DraftLink:
 
     `_held` is the length up to which the draft is known to hold the transcript; it answers Held if it does not.
     `_sent_from` is where the ids of the last message begin, which a newer message may replace before it is sent.
+    `_judged` says that the draft's last proposal was verified, which it is yet to be told.
     """
 
     def __init__(self, replicas: Replicas[DraftClient], terms: DraftTerms, deliver: Deliver) -> None:
@@ -36,6 +37,7 @@ class DraftLink:
         self.stream: DraftStream | None = None
         self._questions, self._pushed = Questions(terms.needs_laws), Pushed(terms.needs_laws)
         self._held, self._sent_from, self._heard_at, self._num_settled = 0, 0, 0.0, 0
+        self._ahead_k, self._judged = 0, False
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
         self._must_leave = False
 
@@ -93,15 +95,19 @@ class DraftLink:
         if proposal is None or not proposal.tokens or limit <= 0:
             return None
         kept = shortened(proposal, limit)
-        asked = Asked(len(transcript), transcript.hash, len(kept.tokens), NEVER, 0.0, 0, first=False)
+        k = max(min(self._ahead_k, limit), len(kept.tokens))
+        asked = Asked(len(transcript), transcript.hash, k, NEVER, 0.0, 0, first=False)
         return Answer(kept, asked, 0.0, ahead=True)
 
-    def go_ahead(self, transcript: Transcript, k: int, span_id: int, ahead: AheadTerms) -> None:
+    def go_ahead(
+        self, transcript: Transcript, k: int, span_id: int, ahead: AheadTerms, min_survival: float = 0.0
+    ) -> None:
         """Tells the draft that its ready-made proposal of k tokens is under verification, which it does not answer."""
         if not ahead.num_branches:
             return
         self._pushed.asked_for(ahead.num_branches)
-        self._send(transcript, self._held, Propose(k=k, span_id=span_id, known=True), ahead)
+        propose = Propose(k=k, span_id=span_id, known=True, min_survival=min_survival)
+        self._send(transcript, self._held, propose, ahead)
 
     def receive(self, reply: DraftReply, transcript: Transcript) -> Answer | None:
         """Takes a reply; returns it where it answers the open question. Raises ForerunError for nonsense or a Fault."""
@@ -129,6 +135,7 @@ class DraftLink:
         """
         if not answer.ahead:
             self._held = answer.proposal.base_len + num_accepted
+        self._judged = True
         if self.replica is not None:
             self.replica.worked()
         self._num_settled += 1
@@ -194,9 +201,10 @@ class DraftLink:
             start = min(start, self._sent_from)
         propose.base_len, propose.hash = start, transcript.hash
         propose.ids.extend(transcript.tail(start))
-        propose.num_branches, propose.ahead_k = ahead.num_branches, ahead.k
-        self._held, self._sent_from = len(transcript), start
+        propose.num_branches, propose.ahead_k, propose.judged = ahead.num_branches, ahead.k, self._judged
+        self._held, self._sent_from, self._ahead_k = len(transcript), start, ahead.k
         self.stream.post(DraftRequest(propose=propose))
+        self._judged = self.stream.has_unsent and self._judged
 
     def _found(self) -> Answer | None:
         """The answer to the open question, where it was pushed; one that was overtaken meanwhile is answered, too."""

@@ -38,7 +38,6 @@ class Learning:
                 self._costs.saw_proposal(num_drafted, answer.proposal.draft_s, answer.wait_s)
         if wait_s is not None:
             self.saw_wait(num_drafted, verdict, wait_s)
-        self._saw_length(answer)
         num_generated = self._transcript.num_generated
         self._speculation.saw_round(answer.asked.k, num_drafted, verdict.num_accepted, num_generated)
 
@@ -95,7 +94,6 @@ class Learning:
         if answer.proposal.tokens:
             if not answer.asked.first and not answer.ahead:
                 self._costs.saw_proposal(len(answer.proposal.tokens), answer.proposal.draft_s, answer.wait_s)
-            self._saw_length(answer)
             self._shadow = Shadow(answer.proposal, answer.asked.k)
             self.score()
         elif not answer.asked.first:
@@ -105,9 +103,5 @@ class Learning:
         """Scores the shadow proposal once the transcript covers it."""
         if self._shadow is not None and self._shadow.is_covered(len(self._transcript)):
             credits = self._shadow.credits(self._transcript.tail(self._shadow.base_len))
-            self._speculation.saw_shadow(self._transcript.num_generated, credits)
+            self._speculation.saw_shadow(self._transcript.num_generated, credits, *self._shadow.length)
             self._shadow = None
-
-    def _saw_length(self, answer: Answer) -> None:
-        if answer.asked.min_survival > 0:
-            self._speculation.saw_length(answer.asked.k, len(answer.proposal.tokens))

@@ -53,6 +53,7 @@ async def serve(config: GatewayConfig) -> int:
             limits = config.limits(max_model_len)
             text = Text.of(model_text)
             core = Core(coordinator, text, model, limits, observer, clients=clients, capacity=coordinator.capacity)
+            metrics.num_requests_queued.set_function(lambda: core.admission.num_queued)
             await listen(config, tls, core, create_app(core, metrics=lambda: render(registry)), stop)
     except _Stopped:
         return 0

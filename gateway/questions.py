@@ -11,7 +11,7 @@ NUM_REMEMBERED = 8  # abandoned questions whose late answers are still understoo
 
 @dataclass(frozen=True, slots=True)
 class AheadTerms:
-    """How many outcomes of a verification are drafted for before it is over, and how far each."""
+    """How many outcomes of a verification are drafted for before it is over, and how far each at most."""
 
     num_branches: int = 0
     k: int = 0

@@ -1,5 +1,7 @@
 """gRPC's `Generate`: the same requests, checks and runs as REST, in protobuf."""
 
+import asyncio
+import contextlib
 import math
 import uuid
 from collections.abc import Mapping, Sequence
@@ -7,11 +9,12 @@ from typing import Any
 
 import grpc
 
+from forerun.errors import DeadlineExceeded
 from forerun.rpc.status import abort
 from forerun.types import TokenLogprobs
 from forerun.v1 import gateway_pb2, gateway_pb2_grpc
 from gateway.api.core import Core
-from gateway.api.http import off_loop, taken
+from gateway.api.http import Stalled, off_loop, taken
 from gateway.api.job import Job, Piece
 from gateway.api.runner import Run
 from gateway.api.totals import Totals
@@ -49,6 +52,7 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
         A client that takes nothing for STALLED_S has left.
         """
         request_id = "gen-" + uuid.uuid4().hex
+        client = _Client(context)
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         try:
             with self._core.clients.inside(metadata.get("authorization", "")) as tenant:
@@ -56,8 +60,11 @@ class GatewayServicer(gateway_pb2_grpc.GatewayServiceServicer):
                 async with self._core.running(job, request_id, metadata.get("traceparent")) as run:
                     responses = _Responses(self._core.text, job, request_id, run)
                     async for piece in run.pieces():
-                        await taken(context.write(responses.of(piece)))
-                    await taken(context.write(_last(request_id, run.totals)))
+                        await client.take(responses.of(piece))
+                    await client.take(_last(request_id, run.totals))
+        except Stalled as error:
+            with contextlib.suppress(grpc.aio.BaseError):
+                await client.told(error)
         except Exception as error:
             await abort(context, error)
 
@@ -104,6 +111,35 @@ def _logprobs(request: gateway_pb2.GenerateRequest) -> dict[str, Any]:
     if request.WhichOneof("prompt") == "chat":
         return {"logprobs": True, "top_logprobs": request.logprobs}
     return {"logprobs": request.logprobs}
+
+
+class _Client:
+    """Who takes the responses. A write that is not taken in time stays under way: nothing can overtake it."""
+
+    def __init__(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        self._context = context
+        self._writing: asyncio.Future[None] | None = None
+
+    async def take(self, response: gateway_pb2.GenerateResponse) -> None:
+        """Returns when it is taken. Raises Stalled in the end, CancelledError where the client has left."""
+        self._writing = asyncio.ensure_future(self._context.write(response))
+        self._writing.add_done_callback(_heard)
+        try:
+            await taken(asyncio.shield(self._writing))
+        except grpc.aio.BaseError as error:
+            raise asyncio.CancelledError("the client has left") from error
+
+    async def told(self, error: Stalled) -> None:
+        """Ends the call as soon as the client reads on after all, or leaves."""
+        if self._writing is not None:
+            await self._writing
+        await abort(self._context, DeadlineExceeded(str(error)))
+
+
+def _heard(writing: "asyncio.Future[None]") -> None:
+    """Whoever was cancelled while it was under way does not hear how it ended."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 class _Responses:

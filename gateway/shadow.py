@@ -12,6 +12,7 @@ class Shadow:
     def __init__(self, proposal: Proposal, k: int) -> None:
         self._proposal, self._k = proposal, k
         self.base_len: int = proposal.base_len
+        self.length = k, len(proposal.tokens)
 
     def is_covered(self, transcript_len: int) -> bool:
         """Whether the transcript reaches past the proposal's last token."""

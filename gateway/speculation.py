@@ -19,7 +19,7 @@ TRIAL_OVERHEAD = 0.3  # tokens that a change between the two ways costs
 SHADOW_TOKENS, MAX_SHADOW_TOKENS = 32, 256  # between shadow proposals once a few were scored
 SCOUT_EVERY = 8  # of the sequences that go without the draft one brings it in all the same: it may have got better
 MIN_PAUSE, LATE_PAUSE, MAX_PAUSE = 4, 16, 256
-MAX_MIN_SURVIVAL = 0.9
+MIN_MIN_SURVIVAL, MAX_MIN_SURVIVAL = 0.001, 0.9
 MIN_DEADLINE_S, UNKNOWN_DEADLINE_S, MAX_DEADLINE_S = 0.05, 0.25, 2.0  # however slow a draft has been
 
 
@@ -88,19 +88,29 @@ class Speculation:
         return self.grant(False, num_sequences)
 
     def deadline_s(self, k: int, num_behind: int) -> float:
-        """How long a round waits for k tokens of a draft that first has to read num_behind others."""
+        """How long a round waits for up to k tokens of a draft that first has to read num_behind others.
+
+        Most end earlier; one that goes all the way is to be heard as well.
+        """
         if not self._costs.knows_draft():
             return UNKNOWN_DEADLINE_S
-        return min(max(MIN_DEADLINE_S, 4 * self._costs.proposal_s(k + num_behind)), MAX_DEADLINE_S)
+        usual = expected_s(self._goes_on, float, k)[-1] if k else 0.0
+        usual_s, whole_s = (self._costs.proposal_s(num + num_behind) for num in (usual, k))
+        return min(max(MIN_DEADLINE_S, 4 * usual_s, 2 * whole_s), MAX_DEADLINE_S)
 
     def min_survival(self, k: int, num_sequences: int) -> float:
-        """The chance of being of use below which the draft is not to go on to another token of k: the λ rule."""
+        """The chance of being of use below which the draft is not to go on to another token of k: the λ rule.
+
+        0, which asks for all k, only where K is fixed: else a draft learns how sure it may be.
+        """
         plain_s = self._costs.plain_s(num_sequences)
-        if self._fixed_k is not None or not plain_s or k < 2:
+        if self._fixed_k is not None:
             return 0.0
+        if not plain_s or k < 2:
+            return MIN_MIN_SURVIVAL
         first_s, last_s = (self._costs.round_s(each, num_sequences) or 0.0 for each in (1, k))
         token_s = max(last_s - first_s, 0.0) / (k - 1)
-        return min(max(self.gain, 1.0) * token_s / plain_s, MAX_MIN_SURVIVAL)
+        return min(max(max(self.gain, 1.0) * token_s / plain_s, MIN_MIN_SURVIVAL), MAX_MIN_SURVIVAL)
 
     def shadow_k(self, num_generated: int, num_sequences: int) -> int:
         """K of a shadow proposal if one is due and can be paid for, else 0; it is then asked for."""
@@ -109,13 +119,9 @@ class Speculation:
             return 0
         return min(SHADOW_K, self._max_k)
 
-    def saw_length(self, k: int, num_drafted: int) -> None:
-        """A draft that might stop early drafted so many of k tokens."""
-        self._lengths.saw([1.0] * (num_drafted - 1) + [0.0] * (0 < num_drafted < k))
-
-    def saw_shadow(self, num_generated: int, credits: list[float]) -> None:
-        """A proposal that nobody waited for was scored against what the target emitted."""
-        self._acceptance.saw(credits)
+    def saw_shadow(self, num_generated: int, credits: list[float], k: int = 0, num_drafted: int = 0) -> None:
+        """A proposal of num_drafted of k tokens that nobody waited for was scored against what the target emitted."""
+        self._saw(credits, k, num_drafted)
         self._num_shadows += 1
         if self._num_shadows < NUM_FIRST_SHADOWS:
             self._next_shadow = num_generated
@@ -125,7 +131,7 @@ class Speculation:
 
     def saw_round(self, k: int, num_drafted: int, num_accepted: int, num_generated: int) -> None:
         """A round of K = k was verified; tokens that were asked for and not proposed count as not accepted."""
-        self._acceptance.saw([1.0] * num_accepted + [0.0] * (num_accepted < k))
+        self._saw([1.0] * num_accepted + [0.0] * (num_accepted < k), k, num_drafted)
         self._pair.num_alone = 0
         self._trial_rounds = max(self._trial_rounds - 1, 0)
         if num_drafted == 0:
@@ -143,6 +149,11 @@ class Speculation:
         """A round waited in vain: that cost more than a token, so the pause is long from the first time on."""
         self._pause = max(self._pause, LATE_PAUSE)
         self._rest(num_generated)
+
+    def _saw(self, credits: list[float], k: int, num_drafted: int) -> None:
+        """Both tables learn from the same proposals: tokens by one are divided by times by the other."""
+        self._acceptance.saw(credits)
+        self._lengths.saw([1.0] * (num_drafted - 1) + [0.0] * (0 < num_drafted < k))
 
     def _rest(self, num_generated: int) -> None:
         """No round for a while, twice as long each time in a row: the draft was late or had nothing to say."""
@@ -173,9 +184,12 @@ class Speculation:
 
     def _best(self, num_sequences: int, limit: int) -> Pace:
         plain_s = self._costs.plain_s(num_sequences) or 0.0
-        goes_on = self._lengths.at
-        expected = expected_s(lambda k: goes_on(k - 1), lambda k: self._costs.round_s(k, num_sequences) or 0.0, limit)
+        expected = expected_s(self._goes_on, lambda k: self._costs.round_s(k, num_sequences) or 0.0, limit)
         return best_pace(self._acceptance.at, lambda k: expected[k - 1], plain_s, limit)
+
+    def _goes_on(self, num_drafted: int) -> float:
+        """How likely the draft goes on to another token after so many."""
+        return self._lengths.at(num_drafted - 1)
 
     def _trial_is_due(self, pace: Pace) -> bool:
         """The model errs against a draft seen only from the side: trials cost TRIAL_SHARE of what goes on without."""

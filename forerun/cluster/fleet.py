@@ -95,7 +95,8 @@ class Fleet:
         return replica
 
     async def _scale(self, plan: PoolPlan, pool: Pool) -> None:
-        scaler = Scaler(plan.fewest, plan.most, self._config.scale_up_queue, self._config.scale_down_running)
+        config = self._config
+        scaler = Scaler(plan.fewest, plan.most, config.scale_up_queue, config.scale_down_running, plan.is_held_back)
         while True:
             await asyncio.sleep(self._config.scale_every_s)
             size = scaler.look(pool.size, await pool.loads())

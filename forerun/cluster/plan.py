@@ -22,6 +22,11 @@ class PoolPlan:
     most: int
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether gateways send no more sequences here than it runs, and keep the rest, so that no queue is seen."""
+        return self.name == "target"
+
+    @property
     def bundle(self) -> dict[str, float]:
         """What a rank takes, as Ray counts it."""
         return {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {})}

@@ -40,6 +40,9 @@ class GatewayMetrics:
         self.num_requests_waiting = Gauge(
             "forerun_num_requests_waiting", "Requests accepted that have no token yet.", registry=registry
         )
+        self.num_requests_queued = Gauge(
+            "forerun_num_requests_queued", "Requests that wait here until targets have a place.", registry=registry
+        )
         self.tokens = TokenMetrics(registry)
         self.speculation = SpeculationMetrics(registry)
         self.latency = LatencyMetrics(registry)

@@ -43,6 +43,11 @@ class Admission:
         self._idle.set()
         self.draining = False
 
+    @property
+    def num_queued(self) -> int:
+        """Requests that wait for places."""
+        return len(self._queue)
+
     @asynccontextmanager
     async def admitted(self, num_choices: int, deadline: float) -> AsyncIterator[Places]:
         """Gives places for the choices while the block lasts, or until each is given back.

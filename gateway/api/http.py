@@ -119,13 +119,17 @@ class Cancellable(Response):
             await asyncio.gather(work, gone, return_exceptions=True)
 
 
+class Stalled(asyncio.CancelledError):
+    """The client reads nothing: its answer is cancelled."""
+
+
 async def taken(sending: Awaitable[None]) -> None:
-    """Returns when the client has taken a message; cancels the answer to one that reads nothing."""
+    """Returns when the client has taken a message. Raises Stalled where it takes nothing for STALLED_S."""
     try:
         async with asyncio.timeout(STALLED_S):
             await sending
     except TimeoutError as error:
-        raise asyncio.CancelledError("the client reads nothing") from error
+        raise Stalled(f"the client took nothing for {STALLED_S:g} s") from error
 
 
 async def _send_soon(send: Send, message: Message) -> None:

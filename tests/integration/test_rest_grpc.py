@@ -159,5 +159,20 @@ async def test_a_client_that_stops_reading_is_not_waited_for_for_ever(connect, m
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(core.admission.idle(), 0.3)
     await asyncio.wait_for(core.admission.idle(), 20)
-    assert not call.done()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_client_that_leaves_while_it_does_not_read_is_no_fault_of_ours(connect, caplog):
+    coordinator = FakeCoordinator(lambda request: [*TEXT.encode("abcd")] * 200_000, run_len=2_000)
+    core = Core(coordinator, TEXT, byte_model(max_model_len=1_000_000))
+    stub = await connect(coordinator, core)
+    call = stub.Generate(gateway_pb2.GenerateRequest(model="tiny", text="x", max_tokens=800_000))
+    await call.read()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(core.admission.idle(), 0.5)
     call.cancel()
+    await asyncio.wait_for(core.admission.idle(), 20)
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]

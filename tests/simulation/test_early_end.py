@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 
+from tests.support.simulated_ahead import AheadWorld, token_s
 from tests.support.simulation import World, never_ends_early, speed, uniform
 from tests.support.virtual_time import run
 
@@ -37,3 +38,15 @@ def test_it_beats_the_best_length_that_stays(where):
 @pytest.mark.parametrize("where", WHERE)
 def test_it_costs_nothing_at_load(where):
     assert tokens_s(4, **WHERE[where]) > 0.95 * tokens_s(4, outlook=never_ends_early, **WHERE[where])
+
+
+def test_drafting_ahead_is_found_to_pay_as_before():
+    """Its rounds are as long as those without it: branches end early, too."""
+
+    def seconds(mode):
+        world = AheadWorld(skill=skill, outlook=outlook, draft_rtt_s=0.010, step_s=0.025, settings={"ahead": mode})
+        return run(token_s(world, 1200, None, num_choices=2))[0]
+
+    off, on, auto = (seconds(mode) for mode in ("off", "on", "auto"))
+    assert off / on > 1.15
+    assert auto < 1.03 * on

@@ -34,7 +34,8 @@ class _AheadDrafting(_Drafting):
         super().take(message)
         self.ahead = propose.num_branches, propose.ahead_k
         if propose.known or pushed is not None:
-            self.tokens, self.due = self.guesses(self.base_len, propose.k), 0
+            least = 0.0 if propose.known else propose.min_survival
+            self.tokens, self.due = self.guesses(self.base_len, propose.k, least), 0
             if not propose.known:
                 self.reply(DraftReply(ahead=Ahead(branches=[pushed])))
             self.go_ahead()
@@ -81,14 +82,16 @@ class _AheadDrafting(_Drafting):
 
     def branch(self, length, k):
         hash_ = transcript_hash(self.world.transcript(self.name, length))
-        return Branch(hash=hash_, proposal=Proposal(base_len=length, tokens=self.guesses(length, k)))
+        return Branch(hash=hash_, proposal=Proposal(base_len=length, tokens=self.guesses(length, k, self.min_survival)))
 
-    def guesses(self, base_len, k):
-        places = [(base_len + i, i) for i in range(k)]
-        known = [self.world.knows(self.name, *place) for place in places]
-        return [
-            self.world.text(self.name, p) if is_known else WRONG for (p, _), is_known in zip(places, known, strict=True)
-        ]
+    def guesses(self, base_len, k, min_survival):
+        """Up to k tokens: fewer where the draft knows that it is unsure."""
+        tokens, survival = [], 1.0
+        while len(tokens) < k and (not tokens or self.world.outlook(survival, len(tokens)) >= min_survival):
+            place = self.name, base_len + len(tokens), len(tokens)
+            survival *= self.world.skill(*place)
+            tokens.append(self.world.text(*place[:2]) if self.world.knows(*place) else WRONG)
+        return tokens
 
 
 async def token_s(world, num_tokens, k, num_choices=1):

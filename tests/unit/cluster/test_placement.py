@@ -40,64 +40,81 @@ def looks(scaler, size, load, count):
 
 
 def test_a_queue_that_stays_adds_a_replica_up_to_the_most():
-    scaler = Scaler(1, 2, up_queue=4, down_running=4)
+    scaler = Scaler(1, 2, up_queue=4, down_running=4, is_held_back=False)
     assert looks(scaler, 1, Load(4, 64), BUSY_LOOKS) == [1] * (BUSY_LOOKS - 1) + [2]
     assert looks(scaler, 2, Load(40, 64), 10) == [2] * 10
 
 
-def test_replicas_that_are_all_full_get_another_though_nobody_waits_with_them():
-    """The gateway holds back what targets do not run."""
-    full = Load(0, 64, 64)
-    assert looks(Scaler(1, 2, up_queue=4, down_running=4), 1, full, BUSY_LOOKS) == [1] * (BUSY_LOOKS - 1) + [2]
-    scaler = Scaler(1, 4, up_queue=4, down_running=4)
-    assert [scaler.look(2, [full, Load(0, 63, 64)]) for _ in range(10)] == [2] * 10
+def held_back(fewest, most):
+    return Scaler(fewest, most, up_queue=4, down_running=4, is_held_back=True)
+
+
+def test_a_pool_that_is_nearly_full_grows_though_nobody_waits_there():
+    """The gateway holds back what targets do not run; not all of them need be full for that."""
+    assert looks(held_back(1, 2), 1, Load(0, 5, 64, 64), BUSY_LOOKS) == [1] * (BUSY_LOOKS - 1) + [2]
+    uneven = [Load(0, 5, 64, 64), Load(0, 5, 56, 64)]
+    scaler = held_back(1, 4)
+    assert [scaler.look(2, uneven) for _ in range(BUSY_LOOKS)] == [2] * (BUSY_LOOKS - 1) + [3]
+    assert looks(held_back(1, 4), 2, Load(0, 5, 50, 64), 10) == [2] * 10
+
+
+def test_drafts_are_not_full_while_nobody_waits_for_them():
+    scaler = Scaler(1, 4, up_queue=4, down_running=4, is_held_back=False)
+    assert looks(scaler, 1, Load(0, 9, 128, 64), 10) == [1] * 10
 
 
 def test_one_that_still_loads_is_not_taken_away_while_those_that_serve_are_full():
-    scaler = Scaler(1, 2, up_queue=4, down_running=4)
-    assert [scaler.look(2, [Load(0, 1, 1)]) for _ in range(10)] == [2] * 10
+    scaler = held_back(1, 2)
+    assert [scaler.look(2, [Load(0, 1, 1, 1)]) for _ in range(10)] == [2] * 10
+
+
+def test_a_steady_load_does_not_make_it_shrink_and_grow_for_ever():
+    scaler, size = held_back(1, 2), 2
+    for _ in range(5 * QUIET_LOOKS):
+        size = scaler.look(size, [Load(0, 0, 4 / size, 4)] * size)
+    assert size == 2
 
 
 def test_a_burst_adds_none():
-    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    scaler = Scaler(1, 4, up_queue=4, down_running=4, is_held_back=False)
     for load in (Load(9, 9), Load(3, 9)) * 10:
         assert scaler.look(1, [load]) == 1
 
 
 def test_no_replica_is_added_while_one_still_loads():
-    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    scaler = Scaler(1, 4, up_queue=4, down_running=4, is_held_back=False)
     assert [scaler.look(2, [Load(90, 64)]) for _ in range(10)] == [2] * 10
 
 
 def test_a_lull_that_stays_takes_replicas_away_down_to_the_fewest():
-    scaler = Scaler(1, 3, up_queue=4, down_running=4)
+    scaler = Scaler(1, 3, up_queue=4, down_running=4, is_held_back=False)
     sizes = looks(scaler, 3, Load(0, 1), 3 * QUIET_LOOKS)
     assert sizes == [3] * (QUIET_LOOKS - 1) + [2] * QUIET_LOOKS + [1] * (QUIET_LOOKS + 1)
 
 
 def test_none_is_taken_away_whose_work_the_rest_could_not_carry():
-    scaler = Scaler(1, 3, up_queue=4, down_running=4)
+    scaler = Scaler(1, 3, up_queue=4, down_running=4, is_held_back=False)
     assert looks(scaler, 2, Load(0, 3), 10) == [2] * 10
 
 
 def test_one_that_finds_no_room_keeps_none_of_the_others():
-    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    scaler = Scaler(1, 4, up_queue=4, down_running=4, is_held_back=False)
     sizes = [scaler.look(4, [Load(0, 0)] * 3) for _ in range(QUIET_LOOKS)]
     assert sizes == [4] * (QUIET_LOOKS - 1) + [3]
     assert [scaler.look(4, [Load(0, 5)] * 3) for _ in range(10)] == [4] * 10  # 15 are too many for the rest
 
 
 def test_one_that_does_not_say_is_not_idle():
-    scaler = Scaler(1, 4, up_queue=4, down_running=4)
+    scaler = Scaler(1, 4, up_queue=4, down_running=4, is_held_back=False)
     for loads in ([Load(0, 0), None], []):
         assert [scaler.look(2, loads) for _ in range(10)] == [2] * 10
 
 
 def test_the_load_is_read_from_a_scrape():
-    told = {"forerun_num_requests_waiting": 3, "forerun_open_streams": 7, "forerun_max_sequences": 16}
-    text = "".join(f"# TYPE {name} gauge\n{name} {value}\n" for name, value in told.items())
-    assert parse(text) == Load(3.0, 7.0, 16.0)
-    assert parse("") == Load(0.0, 0.0, 0.0)
+    told = {"num_requests_waiting": 3, "num_requests_running": 2, "open_streams": 7, "max_sequences": 16}
+    text = "".join(f"# TYPE forerun_{name} gauge\nforerun_{name} {value}\n" for name, value in told.items())
+    assert parse(text) == Load(3.0, 2.0, 7.0, 16.0)
+    assert parse("") == Load(0.0, 0.0, 0.0, 0.0)
 
 
 def test_what_a_replica_runs_follows_from_the_flags():

@@ -31,6 +31,22 @@ def test_a_text_that_becomes_easy_is_believed_in_soon():
     assert confidence.acceptance(0.3) > 0.7
 
 
+def test_the_next_token_is_taken_to_be_like_all_of_late_not_like_the_mean_bin():
+    confidence, rng = Confidence(), np.random.default_rng(3)
+    for _ in range(20_000):
+        q = 0.95 if rng.random() < 0.9 else rng.random()
+        confidence.saw(q, rng.random() < (0.95 if q > 0.875 else 0.4))
+    assert confidence.outlook([]) == pytest.approx(0.9, abs=0.05)
+    assert confidence.outlook([0.95] * 3) > 0.7
+
+
+def test_it_stops_only_where_it_is_asked_to():
+    confidence = Confidence()
+    assert not confidence.says_stop([0.01] * 9, 0.0)
+    assert not confidence.says_stop([float("nan")], 0.0)
+    assert confidence.says_stop([0.01] * 9, 0.3) and not confidence.says_stop([0.99], 0.3)
+
+
 def test_the_outlook_falls_with_every_token_and_more_with_an_unsure_one():
     confidence = Confidence()
     outlooks = [confidence.outlook(qs) for qs in ([], [0.9], [0.9, 0.9], [0.9, 0.1])]
@@ -45,6 +61,13 @@ def test_q_is_what_the_draft_gives_its_token(rule, temperature):
     drawn = draws.draw(LOGITS, [3, 4], 2)
     q = 1.0 if temperature == 0 and rule.needs_laws else LAW[drawn.token]
     assert drawn.q == pytest.approx(q, abs=1e-3)
+
+
+def test_a_greedy_draft_finds_out_how_sure_it_is_only_where_somebody_wants_to_know():
+    params = SamplingParams(temperature=0.0, verification=Verification.MATCH)
+    drawn = drawer(params, 1, bytes(16), COLUMNS, 16).draw(LOGITS, [3, 4], 2, wants_q=False)
+    assert drawn.token == 1 and np.isnan(drawn.q)
+    assert Drafted(Sequence([1, 2, 1], ""), 2, qs=[drawn.q]).outcomes(2, [1, 7]) == []
 
 
 def test_a_bias_that_lifts_an_unlikely_token_leaves_the_draft_unsure_of_it():

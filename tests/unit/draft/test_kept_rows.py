@@ -98,7 +98,7 @@ def test_a_step_whose_tokens_were_drafted_is_let_go_of(loop, runner, num_branche
 def test_a_row_is_kept_as_a_copy_where_it_is_kept_at_all():
     drafted = Drafted(Sequence(list(PROMPT)), len(PROMPT), num_due=2)
     logits = np.zeros((3, VOCAB), np.float32)
-    drafted.draw(GREEDY, logits[-1])
+    drafted.draw(GREEDY, logits[-1], wants_q=False)
     assert drafted.rows == []
     drafted.keep(logits[-1])
     assert [row.base for row in drafted.rows] == [None]

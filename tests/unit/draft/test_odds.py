@@ -55,13 +55,13 @@ def test_a_token_that_nobody_guessed_makes_all_guesses_less_likely():
     assert odds.cuts([UNSURE])[0].probability < before / 2
 
 
-def test_the_token_after_the_last_drafted_one_tells_how_good_the_draft_is():
-    confidence = Confidence()
-    before = confidence.acceptance(SURE.q)
-    Odds(confidence).saw([SURE, SURE], 2, 1, 9)
-    assert confidence.acceptance(SURE.q) == before, "the session counts that one"
-    Odds(confidence).saw([SURE, SURE], 1, 1, 9)
-    assert confidence.acceptance(SURE.q) < before
+def test_only_the_token_after_the_last_drafted_one_tells_how_good_the_favourite_is_there():
+    odds = Odds(Confidence())
+    before = odds.bonuses(1, 1.0, SURE)[0].probability
+    odds.saw([SURE, SURE], 2, 1, 9)
+    assert odds.bonuses(1, 1.0, SURE)[0].probability == before
+    odds.saw([SURE, SURE], 1, 1, 9)
+    assert odds.bonuses(1, 1.0, SURE)[0].probability < before
 
 
 def test_there_are_as_many_branches_as_there_is_time_for():

@@ -23,6 +23,7 @@ GATEWAY_NAMES = {
     "forerun_generation_tokens_total",
     "forerun_handovers_total",
     "forerun_num_draft_tokens",
+    "forerun_num_requests_queued",
     "forerun_num_requests_running",
     "forerun_num_requests_waiting",
     "forerun_overtaken_proposals_total",
