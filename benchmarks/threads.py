@@ -1,7 +1,8 @@
 """How many threads a step should have, and how long they should look out for work before they sleep.
 
 The target alone and the pair on one machine. Every setting has services of its own, which take turns; ratios are of
-paired answers, to how `forerun up` runs them: as many threads a step as pay, which sleep when they have nothing to do.
+paired answers, to how `forerun up` runs them: as many threads a step as pay, which look out for work 2000 times and
+then sleep.
 `python -m benchmarks.threads [rounds]`
 """
 
@@ -23,8 +24,8 @@ AS_SERVED = "as served"
 ALL = {"FORERUN_THREADS": str(num_cores())}
 SETTINGS: dict[str, dict[str, str]] = {
     AS_SERVED: {},
+    "no looks": {"GOMP_SPINCOUNT": "0"},
     "all cores": ALL,
-    "all cores, 10000 looks": {**ALL, "GOMP_SPINCOUNT": "10000"},
     "all cores, OpenMP's own waiting": {**ALL, "OMP_WAIT_POLICY": "", "KMP_BLOCKTIME": ""},
 }
 RUNS = {"target alone": False, "pair": True}

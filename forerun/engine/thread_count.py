@@ -1,7 +1,7 @@
 """How many CPU threads compute a step: as few as make it hardly slower.
 
 A step over few rows is dozens of short parallel regions a layer, and a thread that sleeps between them costs more to
-wake than it brings: with a small model one thread is the fastest, and leaves the other cores to the draft, the
+wake than it brings: with a small model one thread is then the fastest, and leaves the other cores to the draft, the
 gateway and gRPC. Over many rows a step computes more than it reads, which all cores share well.
 """
 

@@ -40,6 +40,7 @@ def test_another_model_is_drafted_for_by_prompt_lookup():
 def test_threads_that_wait_burn_no_core():
     plan = make_plan(UpConfig())
     assert all(s.environ["OMP_WAIT_POLICY"] == "PASSIVE" for s in (plan.draft, plan.target, plan.gateway))
+    assert all(0 < int(s.environ["GOMP_SPINCOUNT"]) < 10_000 for s in (plan.draft, plan.target, plan.gateway))
 
 
 def test_free_ports_are_fine():
