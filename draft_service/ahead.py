@@ -147,11 +147,8 @@ class Ahead:
 
     def _branch(self, parent: Drafted, outcome: Outcome, k: int, done: Callable[[], None]) -> Branch:
         new = [*parent.tokens[: outcome.num_accepted], outcome.token]
-        hash_, says_stop = (
-            transcript_hash(new, self._hash),
-            partial(self._confidence.says_stop, min_survival=self._min_survival),
-        )
-        return Branch(hash_, k, self._drawer, says_stop, self._loop, self._span, done)
+        says_stop = partial(self._confidence.says_stop, min_survival=self._min_survival)
+        return Branch(transcript_hash(new, self._hash), k, self._drawer, says_stop, self._loop, self._span, done)
 
     def _send(self, group: list[Branch]) -> None:
         """Pushes a group once none of it is under way."""

@@ -27,7 +27,8 @@ class DraftLink:
 
     `_held` is the length up to which the draft is known to hold the transcript; it answers Held if it does not.
     `_sent_from` is where the ids of the last message begin, which a newer message may replace before it is sent.
-    `_judged` says that the draft's last proposal was verified, which it is yet to be told.
+    `_judged` says that the draft's last proposal was verified, which it is yet to be told, `_said_judged` that the last
+    message tells it.
     """
 
     def __init__(self, replicas: Replicas[DraftClient], terms: DraftTerms, deliver: Deliver) -> None:
@@ -37,7 +38,7 @@ class DraftLink:
         self.stream: DraftStream | None = None
         self._questions, self._pushed = Questions(terms.needs_laws), Pushed(terms.needs_laws)
         self._held, self._sent_from, self._heard_at, self._num_settled = 0, 0, 0.0, 0
-        self._ahead_k, self._judged = 0, False
+        self._ahead_k, self._judged, self._said_judged = 0, False, False
         self._backoff_s, self._retry_at = FIRST_BACKOFF_S, 0.0
         self._must_leave = False
 
@@ -168,6 +169,7 @@ class DraftLink:
         if self.replica is not None:
             self.replica.left()
         self.stream, self.replica, self._num_settled, self._must_leave = None, None, 0, False
+        self._judged = self._said_judged = False
         self._questions, self._pushed = Questions(self._terms.needs_laws), Pushed(self._terms.needs_laws)
 
     def _drains(self) -> None:
@@ -198,13 +200,13 @@ class DraftLink:
         if self.stream is None:
             return
         if self.stream.has_unsent:
-            start = min(start, self._sent_from)
+            start, self._judged = min(start, self._sent_from), self._judged or self._said_judged
         propose.base_len, propose.hash = start, transcript.hash
         propose.ids.extend(transcript.tail(start))
         propose.num_branches, propose.ahead_k, propose.judged = ahead.num_branches, ahead.k, self._judged
         self._held, self._sent_from, self._ahead_k = len(transcript), start, ahead.k
         self.stream.post(DraftRequest(propose=propose))
-        self._judged = self.stream.has_unsent and self._judged
+        self._judged, self._said_judged = False, self._judged
 
     def _found(self) -> Answer | None:
         """The answer to the open question, where it was pushed; one that was overtaken meanwhile is answered, too."""

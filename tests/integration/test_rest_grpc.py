@@ -149,13 +149,19 @@ async def test_a_cancelled_call_aborts_its_choice(connect):
     assert coordinator.num_running == 0
 
 
-async def test_a_client_that_stops_reading_is_not_waited_for_for_ever(connect, monkeypatch):
-    monkeypatch.setattr(http, "STALLED_S", 0.5)
+async def read_once(connect):
+    """A call for a long text of which the client took the first piece alone, and the gateway's Core."""
     coordinator = FakeCoordinator(lambda request: [*TEXT.encode("abcd")] * 200_000, run_len=2_000)
     core = Core(coordinator, TEXT, byte_model(max_model_len=1_000_000))
     stub = await connect(coordinator, core)
     call = stub.Generate(gateway_pb2.GenerateRequest(model="tiny", text="x", max_tokens=800_000))
     await call.read()
+    return call, core
+
+
+async def test_a_client_that_stops_reading_is_not_waited_for_for_ever(connect, monkeypatch):
+    monkeypatch.setattr(http, "STALLED_S", 0.5)
+    call, core = await read_once(connect)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(core.admission.idle(), 0.3)
     await asyncio.wait_for(core.admission.idle(), 20)
@@ -166,11 +172,7 @@ async def test_a_client_that_stops_reading_is_not_waited_for_for_ever(connect, m
 
 
 async def test_a_client_that_leaves_while_it_does_not_read_is_no_fault_of_ours(connect, caplog):
-    coordinator = FakeCoordinator(lambda request: [*TEXT.encode("abcd")] * 200_000, run_len=2_000)
-    core = Core(coordinator, TEXT, byte_model(max_model_len=1_000_000))
-    stub = await connect(coordinator, core)
-    call = stub.Generate(gateway_pb2.GenerateRequest(model="tiny", text="x", max_tokens=800_000))
-    await call.read()
+    call, core = await read_once(connect)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(core.admission.idle(), 0.5)
     call.cancel()

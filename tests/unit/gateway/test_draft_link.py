@@ -87,3 +87,26 @@ def test_a_push_for_another_transcript_leaves_the_question_open():
         assert link.is_asked()
 
     run(pushed())
+
+
+def test_the_draft_is_told_once_that_its_proposal_was_verified_even_where_a_newer_message_replaces_the_first():
+    async def told():
+        _, link, transcript = await asked_link()
+        answer = link.receive(DraftReply(proposal=Proposal(base_len=len(transcript), tokens=[9])), transcript)
+        said = []
+        for settles, has_unsent in [
+            (False, False),
+            (True, False),
+            (False, False),
+            (True, False),
+            (False, True),
+            (False, False),
+        ]:
+            if settles:
+                link.settle(answer, 0)
+            link.stream.has_unsent = has_unsent
+            link.ask(transcript, 1)
+            said.append(link.stream.posted[-1].propose.judged)
+        assert said == [False, True, False, True, True, False]
+
+    run(told())
