@@ -1,4 +1,4 @@
-"""int8 against bf16: single products by rows, whole compiled steps, and what it does to the model's answers.
+"""int8 and int4 against bf16: single products by rows, whole compiled steps, and what it does to the model's answers.
 
 Runs that are compared take turns; ratios are of paired runs. Least times are what the machine can do when it is quiet.
 `python -m benchmarks.linear [threads]`
@@ -24,8 +24,7 @@ from forerun.engine.block_pool import BlockPool
 from forerun.engine.compiled import PACKAGE, Recipe
 from forerun.engine.cores import num_cores
 from forerun.engine.kv_cache import KvCache, KvShape
-from forerun.engine.quant import native_linear
-from forerun.engine.quant.int8 import Int8Linear, NativeInt8Linear
+from forerun.engine.quant import int4, int8, native_linear
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Slice
 from forerun.engine.sequence import Sequence
@@ -41,8 +40,9 @@ ANSWER = 96
 NUM_BLOCKS, BLOCK_SIZE = 256, 16
 KINDS: dict[str, Callable[[nn.Linear], nn.Module]] = {
     "bf16": lambda linear: linear,
-    "inductor int8": Int8Linear,
-    "our int8": NativeInt8Linear,
+    "inductor int8": int8.plain,
+    "our int8": int8.native,
+    "our int4": int4.native,
 }
 
 
@@ -120,7 +120,7 @@ def products() -> dict[str, Any]:
         }
         times = interleaved(runs, ROUNDS)
     figures["least ms"] = {kind: {rows: _ms(min(times[kind, rows])) for rows in ROWS} for kind in KINDS}
-    for kind in ("bf16", "inductor int8"):
+    for kind in ("bf16", "inductor int8", "our int4"):
         ratios = {rows: report.paired_ratio(times[kind, rows], times["our int8", rows]) for rows in ROWS}
         figures[f"{kind} / our int8"] = ratios
     return figures
@@ -139,15 +139,22 @@ def steps(engines: dict[str, Engine]) -> dict[str, Any]:
     return {
         "ms": {f"{precision}, {rows} rows": _ms(statistics.median(v)) for (precision, rows), v in times.items()},
         "least ms": {f"{precision}, {rows} rows": _ms(min(v)) for (precision, rows), v in times.items()},
-        "bf16 / int8": {rows: report.paired_ratio(times["bf16", rows], times["int8", rows]) for rows in VERIFIED},
-        "int8, to 1 row": {rows: report.paired_ratio(times["int8", rows], times["int8", 1]) for rows in VERIFIED[1:]},
+        **{
+            f"{one} / {other}": {rows: report.paired_ratio(times[one, rows], times[other, rows]) for rows in VERIFIED}
+            for one, other in (("bf16", "int8"), ("int8", "int4"))
+        },
+        **{
+            f"{name}, to 1 row": {rows: report.paired_ratio(times[name, rows], times[name, 1]) for rows in VERIFIED[1:]}
+            for name in ("int8", "int4")
+        },
     }
 
 
 def quality(engines: dict[str, Engine], folder: Path) -> dict[str, Any]:
-    """Along bf16's own greedy answers: how often int8 would go on alike, and how surprised either is."""
+    """Along bf16's own greedy answers: how often the others would go on alike, and how surprised each is."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    alike, surprise = [], {precision: list[float]() for precision in engines}
+    alike = {precision: list[bool]() for precision in engines}
+    surprise = {precision: list[float]() for precision in engines}
     for prompt in PROMPTS:
         chat = [{"role": "user", "content": prompt}]
         text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
@@ -157,12 +164,13 @@ def quality(engines: dict[str, Engine], folder: Path) -> dict[str, Any]:
             ids = [*ids, int(engines["bf16"].rows(ids, 1)[0].argmax())]
         answer = np.array(ids[prompt_len:])
         logits = {name: engine.rows(ids, len(answer) + 1)[:-1] for name, engine in engines.items()}
-        alike += (logits["int8"].argmax(1) == logits["bf16"].argmax(1)).tolist()
         for precision, rows in logits.items():
+            alike[precision] += (rows.argmax(1) == logits["bf16"].argmax(1)).tolist()
             laws = torch.from_numpy(rows).double().log_softmax(1)
             surprise[precision] += (-laws[torch.arange(len(answer)), answer]).tolist()
     perplexity = {name: round(float(np.exp(np.mean(values))), 4) for name, values in surprise.items()}
-    return {"tokens": len(alike), "same greedy token": round(float(np.mean(alike)), 4), "perplexity": perplexity}
+    same = {precision: round(float(np.mean(values)), 4) for precision, values in alike.items()}
+    return {"tokens": len(alike["bf16"]), "same greedy token": same, "perplexity": perplexity}
 
 
 def _ms(seconds: float) -> float:
@@ -175,7 +183,7 @@ def main() -> None:
     native_linear.register()
     folder = resolve("bundled")
     figures: dict[str, Any] = {"threads": threads}
-    engines = {precision: Engine(folder, precision, threads) for precision in ("bf16", "int8")}
+    engines = {precision: Engine(folder, precision, threads) for precision in ("bf16", "int8", "int4")}
     for name, measure in {
         "step": lambda: steps(engines),
         "answers": lambda: quality(engines, folder),

@@ -33,7 +33,7 @@ from forerun.tether import tethered
 
 log = logging.getLogger(__name__)
 
-PRECISIONS = ("bf16", "int8")
+PRECISIONS = ("bf16", "int8", "int4")
 """Those that gain from it; fp32 is the reference and stays as transformers wrote it."""
 
 MIN_SIZE = 2
@@ -72,10 +72,10 @@ class Recipe:
             native_code.cpu_flags(),
             [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
         ]
-        if self.precision == "int8":
+        if self.precision in ("int8", "int4"):
             facts.append(native_linear.LAYOUT)
             if not native_linear.serves():
-                facts.append("without the int8 kernel")
+                facts.append("without the integer kernel")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 

@@ -16,8 +16,9 @@ from forerun.engine.quant import QUANTIZERS, checkpoint
 from forerun.engine.ranks import split as ranks
 from forerun.errors import ConfigError
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16, "fp8": torch.bfloat16}
-"""Of activations and cache; int8 has its weights quantised, fp8 weights and the activations that meet them."""
+_BF16 = torch.bfloat16
+DTYPES = {"bf16": _BF16, "fp32": torch.float32, "int8": _BF16, "int4": _BF16, "fp8": _BF16}
+"""Of activations and cache; int8 and int4 have their weights quantised, fp8 weights and activations that meet them."""
 _UNSUPPORTED_ROPE = ("dynamic", "longrope")
 
 

@@ -14,8 +14,8 @@ class ServiceConfig:
     metrics_port: int = option(0, "port of /metrics; 0 is off")
     precision: str = option(
         "auto",
-        "weights: bf16, int8, fp8 or fp32; auto is the checkpoint's own where it is quantised, else the fastest here",
-        ("auto", "bf16", "int8", "fp8", "fp32"),
+        "weights: bf16, int8, int4, fp8 or fp32; auto: own of a quantised checkpoint, else the faster of bf16, int8",
+        ("auto", "bf16", "int8", "int4", "fp8", "fp32"),
     )
     compile: str = option(
         "auto", "compile the model for this CPU at the first start; auto does where it can", ("auto", "on", "off")

@@ -34,8 +34,8 @@ class DistillConfig:
     seed: int = option(0, "of prompts, draws and the order of the text")
     precision: str = option(
         "auto",
-        "target's weights: bf16, int8 or fp32; auto is as it would be served here",
-        ("auto", "bf16", "int8", "fp32"),
+        "target's weights: bf16, int8, int4 or fp32; auto is as it would be served here",
+        ("auto", "bf16", "int8", "int4", "fp32"),
     )
     compile: str = option("auto", "compile the target for this CPU; auto does where it can", ("auto", "on", "off"))
     device: str = option("cpu", "cpu or cuda")

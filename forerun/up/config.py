@@ -20,7 +20,9 @@ class UpConfig:
     draft_metrics_port: int = option(9051, "port of the draft's /metrics")
     target_metrics_port: int = option(9052, "port of the target's /metrics")
     precision: str = option(
-        "auto", "weights: bf16, int8, fp8 or fp32; auto is the fastest here", ("auto", "bf16", "int8", "fp8", "fp32")
+        "auto",
+        "weights: bf16, int8, int4, fp8 or fp32; auto is bf16 or int8, the faster of them here",
+        ("auto", "bf16", "int8", "int4", "fp8", "fp32"),
     )
     compile: str = option(
         "auto", "compile the models for this CPU at the first start; auto does where it can", ("auto", "on", "off")

@@ -10,7 +10,8 @@ from forerun.engine.quant.int8 import LEVELS, quantized
 from forerun.errors import ConfigError
 from tests.parity.paged import Paged, load
 
-PRECISIONS = (pytest.param("bf16", marks=pytest.mark.full), "int8")  # each takes most of a minute to compile
+_FULL = pytest.mark.full  # each takes most of a minute to compile
+PRECISIONS = (pytest.param("bf16", marks=_FULL), "int8", pytest.param("int4", marks=_FULL))
 MARGIN = 0.06  # root mean square, of the logits' standard deviation: activations in bf16 are rounded in another order
 
 
@@ -113,9 +114,10 @@ def test_the_key_follows_weights_precision_and_threads(tiny_pair, tmp_path):
     others = [
         Recipe(tiny_pair.draft, "bf16", 1),
         Recipe(tiny_pair.target, "int8", 1),
+        Recipe(tiny_pair.target, "int4", 1),
         Recipe(tiny_pair.target, "bf16", 2),
     ]
-    assert len({recipe.key(), *(other.key() for other in others)}) == 4
+    assert len({recipe.key(), *(other.key() for other in others)}) == 5
     assert recipe.key() == Recipe(tiny_pair.target, "bf16", 1).key()
 
 

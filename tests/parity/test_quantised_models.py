@@ -136,7 +136,7 @@ def test_by_channel_the_codes_are_the_checkpoints_own(tiny_pair, tmp_path):
         torch.testing.assert_close(child.scale.t(), stored[f"{name}.weight_scale"], rtol=2**-8, atol=0)
 
 
-@pytest.mark.parametrize("precision", ["int8", "fp8"])
+@pytest.mark.parametrize("precision", ["int4", "int8", "fp8"])
 def test_what_is_quantised_is_not_quantised_twice(tiny_pair, tmp_path, precision):
     quantised.int4(tiny_pair.target, tmp_path / "int4")
     with pytest.raises(ConfigError, match=r"is quantised already .*choose auto or bf16"):

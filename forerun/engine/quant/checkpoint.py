@@ -23,7 +23,7 @@ _GGUF_EMBEDDING = "token_embd.weight"
 WIDENED = ("fp8", "compressed-tensors")
 """Methods that transformers can widen at load."""
 
-REQUANTISED = ("int8", "fp8")
+REQUANTISED = ("int4", "int8", "fp8")
 """Precisions in which a checkpoint's weights would be quantised here."""
 
 

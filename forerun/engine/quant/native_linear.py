@@ -1,4 +1,4 @@
-"""int8 weights times activations as they are, as an operator: the kernel in native/, for graphs and for Python.
+"""Weights of 8 or 4 bits times activations as they are, as an operator: the kernel in native/, for graphs and Python.
 
 What a row gives does not depend on the rows beside it, their number, the threads or the machine, not by a bit; see
 native/rows.h for how exact it is.
@@ -17,21 +17,25 @@ from forerun.engine import native_code
 from forerun.engine.native_code import Kernel
 from forerun.errors import ConfigError
 
-SCHEMA = "int8_linear(Tensor rows, Tensor packed, Tensor columns) -> Tensor"
-"""rows `[…, K] bf16`, packed: see `pack`, columns `[2, N] float32`: scales and biases → `[…, N] bf16`."""
+SCHEMA = "integer_linear(Tensor rows, Tensor packed, Tensor columns) -> Tensor"
+"""rows `[…, K] bf16`, columns `[2, N] float32`: scales and biases → `[…, N] bf16`.
+
+packed is int8 of `pack`, or uint8 of `pack_groups`.
+"""
 
 C_SHIM = (
-    "AOTITorchError aoti_torch_cpu_int8_linear(AtenTensorHandle rows, AtenTensorHandle packed, "
+    "AOTITorchError aoti_torch_cpu_integer_linear(AtenTensorHandle rows, AtenTensorHandle packed, "
     "AtenTensorHandle columns, AtenTensorHandle* output)"
 )
 """What a compiled graph calls; the library that has it must be loaded before the graph's."""
 
-LAYOUT = 2  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
+LAYOUT = 3  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
 
 MAX_DEPTH = 1 << 17
 """Of a row's sums, which stay below 2^31 so."""
 
 BLOCK_COLUMNS, _TILE_COLUMNS, _DEPTH, _QUAD = 32, 16, 64, 4  # see native/numbers.h
+_STEP_GROUPS = 2  # see native/groups.h
 _MACHINES = ("x86_64", "AMD64")
 
 
@@ -39,28 +43,30 @@ def kernel() -> Kernel:
     """Linked with torch's C interface, which lies where torch was installed."""
     torch_folder = Path(torch.__file__).parent
     flags = ("-isystem", str(torch_folder / "include"), "-L", str(torch_folder / "lib"), "-ltorch_cpu")
-    return Kernel(Path(__file__).parent / "native", "linear.cpp", "the int8 kernel", "choose --precision bf16", flags)
+    return Kernel(
+        Path(__file__).parent / "native", "linear.cpp", "the integer kernel", "choose --precision bf16", flags
+    )
 
 
 @functools.cache
 def register() -> Any:
-    """Defines torch.ops.forerun.int8_linear; what is returned keeps it defined, here as long as the process.
+    """Defines torch.ops.forerun.integer_linear; what is returned keeps it defined, here as long as the process.
 
     Raises ConfigError where the kernel cannot be compiled.
     """
     if platform.machine() not in _MACHINES:
-        raise ConfigError(f"the int8 kernel is for x86-64, not for {platform.machine()}")
-    run = load().forerun_int8_linear
+        raise ConfigError(f"the integer kernel is for x86-64, not for {platform.machine()}")
+    run = load().forerun_integer_linear
     library: Any = torch.library.Library("forerun", "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define(SCHEMA)
-    library.impl("int8_linear", functools.partial(multiply, run), "CPU")
-    torch.library.register_fake("forerun::int8_linear", _shape, lib=library)
+    library.impl("integer_linear", functools.partial(multiply, run), "CPU")
+    torch.library.register_fake("forerun::integer_linear", _shape, lib=library)
     return library
 
 
 def operator() -> Any:
     """As it stands in graphs. Needs `register`."""
-    return torch.ops.forerun.int8_linear.default
+    return torch.ops.forerun.integer_linear.default
 
 
 def serves() -> bool:
@@ -84,6 +90,22 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     return tiles.permute(0, 3, 1, 4, 2, 5).contiguous()
 
 
+def pack_groups(levels: torch.Tensor, steps: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
+    """levels `[N, G, 32]` below 16, steps, bases `[N, G]` → `[N / 32, K / 64, 2, 2, 5, 64] uint8`; see native/groups.h.
+
+    Of 16 columns and 32 numbers along K: {step, base} of each column, then four lines of levels, in each two quads.
+    """
+    missing_groups, missing_columns = -levels.shape[1] % _STEP_GROUPS, -levels.shape[0] % BLOCK_COLUMNS
+    padding = (0, missing_groups, 0, missing_columns)
+    padded = functional.pad(levels, (0, 0, *padding))
+    pairs = padded.view(-1, 2, _TILE_COLUMNS, padded.shape[1] // _STEP_GROUPS, _STEP_GROUPS, 4, 2, _QUAD // 2, 2)
+    bytes_ = (pairs[..., 0] | pairs[..., 1] << 4).permute(0, 3, 1, 4, 5, 2, 7, 6)
+    facts = functional.pad(torch.stack([steps, bases], dim=-1).short(), (0, 0, *padding))
+    facts = facts.view(-1, 2, _TILE_COLUMNS, facts.shape[1] // _STEP_GROUPS, _STEP_GROUPS, 2).permute(0, 3, 1, 4, 2, 5)
+    of_bytes = facts.contiguous().view(torch.uint8)
+    return torch.cat([of_bytes.reshape(*of_bytes.shape[:4], 1, 64), bytes_.flatten(5)], dim=4).contiguous()
+
+
 class _Call(ctypes.Structure):
     """`Call` of native/linear.h."""
 
@@ -96,6 +118,7 @@ class _Call(ctypes.Structure):
         ("num_rows", ctypes.c_long),
         ("depth", ctypes.c_long),
         ("columns", ctypes.c_long),
+        ("bits", ctypes.c_long),
     )
 
 
@@ -105,18 +128,20 @@ def load() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise ConfigError(f"the int8 kernel {library} cannot be loaded: {error}") from error
+        raise ConfigError(f"the integer kernel {library} cannot be loaded: {error}") from error
 
 
 def multiply(run: Any, rows: torch.Tensor, packed: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """`run` is a library's forerun_int8_linear; see SCHEMA."""
+    """`run` is a library's forerun_integer_linear; see SCHEMA."""
     rows = rows.contiguous()
     output = _shape(rows, packed, columns)
     depth, num_columns = rows.shape[-1], columns.shape[1]
     scales = columns.data_ptr()
     biases = scales + num_columns * columns.element_size()
     num_rows = rows.numel() // depth
-    call = _Call(rows.data_ptr(), packed.data_ptr(), scales, biases, output.data_ptr(), num_rows, depth, num_columns)
+    bits = 4 if packed.dtype == torch.uint8 else 8
+    pointers = (rows.data_ptr(), packed.data_ptr(), scales, biases, output.data_ptr())
+    call = _Call(*pointers, num_rows, depth, num_columns, bits)
     run(ctypes.byref(call))
     return output
 

@@ -17,8 +17,8 @@ def merge(module: fx.GraphModule) -> None:
     """Rewrites an exported graph. Freezing joins the weights, so that nothing is left to do when it runs."""
     siblings: dict[Any, list[fx.Node]] = defaultdict(list)
     for product in products(module):
-        siblings[product.args[0]].append(product)
-    for rows, of_rows in siblings.items():
+        siblings[product.args[0], _bits(product)].append(product)
+    for (rows, _), of_rows in siblings.items():
         joinable = [product for product in of_rows if _num_columns(product) % BLOCK_COLUMNS == 0]
         if len(joinable) > 1:
             _join(module.graph, rows, joinable)
@@ -26,7 +26,7 @@ def merge(module: fx.GraphModule) -> None:
 
 
 def products(module: fx.GraphModule) -> list[fx.Node]:
-    """The graph's int8 products. Needs native_linear.register."""
+    """The graph's integer products. Needs native_linear.register."""
     return [node for node in module.graph.nodes if node.target is native_linear.operator()]
 
 
@@ -57,3 +57,9 @@ def _call(graph: fx.Graph, operator: Any, *arguments: Any) -> fx.Node:
 
 def _num_columns(product: fx.Node) -> int:
     return int(product.meta["val"].shape[-1])
+
+
+def _bits(product: fx.Node) -> torch.dtype:
+    packed: Any = product.args[1]
+    dtype: torch.dtype = packed.meta["val"].dtype
+    return dtype

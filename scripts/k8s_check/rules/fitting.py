@@ -13,7 +13,14 @@ GPU = "nvidia.com/gpu"
 GPU_BYTES = 80e9  # the smallest Hopper
 GPU_SHARE = 0.9  # of a GPU's memory; the rest is for activations, graphs and the driver
 RUNTIME_BYTES = 2 << 30  # Python, torch and the compiler at start
-BYTES = {"bf16": 2.0, "fp8": 1.05, "int8": 1.05, "fp32": 4.0, "auto": 2.0}  # a weight, with its share of a scale
+BYTES = {
+    "bf16": 2.0,
+    "fp8": 1.05,
+    "int8": 1.05,
+    "int4": 0.7,
+    "fp32": 4.0,
+    "auto": 2.0,
+}  # a weight, with its share of a scale
 
 
 def faults(manifests: Sequence[Manifest], root: Path) -> Iterator[str]:

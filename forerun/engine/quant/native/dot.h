@@ -76,8 +76,9 @@ inline int32_t quad_at(const int8_t* codes) {
 }
 
 // Rows [row, row + R) times columns [column, column + DOT_VECTORS * DOT_COLUMNS).
-template <int R, From FROM>
-inline void dot_strip(const CodedRows& block, int row, const int8_t* weights, int column, Sums& sums) {
+template <int R, int LINES>
+inline void dot_strip(const CodedRows& block, int row, const int8_t* weights, int column, Ahead<LINES> ahead,
+                      Sums& sums) {
     Dot::Vector running[2][R][DOT_VECTORS];
     for (int half : {HIGH, LOW})
         for (int r = 0; r < R; ++r)
@@ -85,7 +86,7 @@ inline void dot_strip(const CodedRows& block, int row, const int8_t* weights, in
                 running[half][r][v] = Dot::all(-Dot::offset * block.facts[row + r].sums[half]);
     for (int step = 0; step < block.steps; ++step) {
         const int8_t* of_step = weights + static_cast<long>(step) * STEP_BYTES;
-        if (row == 0 && column == 0) prefetch_step<FROM>(of_step);
+        if (row == 0 && column == 0) ahead.ask(step);
         const int8_t* codes = block.at(step, HIGH, row);
         for (int quad = 0; quad < DEPTH; quad += QUAD) {
             Dot::Vector w[DOT_VECTORS];
@@ -107,15 +108,15 @@ inline void dot_strip(const CodedRows& block, int row, const int8_t* weights, in
 }
 
 // What is left below R rows is taken by ever smaller strips.
-template <int R, From FROM>
-inline void dot_strips(const CodedRows& block, int row, const int8_t* weights, Sums& sums) {
+template <int R, int LINES>
+inline void dot_strips(const CodedRows& block, int row, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) {
     for (; row + R <= block.num_rows; row += R)
         for (int column = 0; column < BLOCK_COLUMNS; column += DOT_VECTORS * DOT_COLUMNS)
-            dot_strip<R, FROM>(block, row, weights, column, sums);
-    if constexpr (R > 1) dot_strips<R - 1, FROM>(block, row, weights, sums);
+            dot_strip<R>(block, row, weights, column, ahead, sums);
+    if constexpr (R > 1) dot_strips<R - 1>(block, row, weights, ahead, sums);
 }
 
-template <From FROM>
-inline void multiply_dots(const CodedRows& block, const int8_t* weights, Sums& sums) {
-    dot_strips<Dot::max_rows, FROM>(block, 0, weights, sums);
+template <int LINES>
+inline void multiply_dots(const CodedRows& block, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) {
+    dot_strips<Dot::max_rows>(block, 0, weights, ahead, sums);
 }

@@ -24,16 +24,18 @@ void run(const Call& call) {
 
 #define FORERUN_VISIBLE extern "C" __attribute__((visibility("default")))
 
-FORERUN_VISIBLE void forerun_int8_linear(const Call* call) { run(*call); }
+FORERUN_VISIBLE void forerun_integer_linear(const Call* call) { run(*call); }
 
-// forerun::int8_linear, called by a compiled graph: see native_linear.SCHEMA.
-FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_int8_linear(AtenTensorHandle rows, AtenTensorHandle packed,
+// forerun::integer_linear, called by a compiled graph: see native_linear.SCHEMA.
+FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_integer_linear(AtenTensorHandle rows, AtenTensorHandle packed,
                                                           AtenTensorHandle columns, AtenTensorHandle* output) {
     int64_t dim, *sizes, *column_sizes;
+    int32_t packed_dtype;
     bool is_contiguous;
     FORERUN_TRY(aoti_torch_get_dim(rows, &dim));
     FORERUN_TRY(aoti_torch_get_sizes(rows, &sizes));
     FORERUN_TRY(aoti_torch_get_sizes(columns, &column_sizes));
+    FORERUN_TRY(aoti_torch_get_dtype(packed, &packed_dtype));
     FORERUN_TRY(aoti_torch_is_contiguous(rows, &is_contiguous));
     constexpr int64_t MAX_DIM = 8;
     if (!is_contiguous || dim < 1 || dim > MAX_DIM) return AOTI_TORCH_FAILURE;
@@ -53,7 +55,8 @@ FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_int8_linear(AtenTensorHandle rows,
     FORERUN_TRY(aoti_torch_get_data_ptr(columns, &column_data));
     FORERUN_TRY(aoti_torch_get_data_ptr(*output, &output_data));
     call.rows = static_cast<const uint16_t*>(row_data);
-    call.weights = static_cast<const int8_t*>(packed_data);
+    call.weights = packed_data;
+    call.bits = packed_dtype == aoti_torch_dtype_uint8() ? 4 : 8;
     call.scales = static_cast<const float*>(column_data);
     call.biases = call.scales + call.columns;
     call.output = static_cast<uint16_t*>(output_data);

@@ -1,4 +1,4 @@
-// rows [num_rows, depth] bf16 times int8 weights [columns, depth], which lie packed: one product, shared out.
+// rows [num_rows, depth] bf16 times weights [columns, depth] of 8 or 4 bits, which lie packed: one product, shared out.
 //
 // The sums are integers, exact in any order: neither what stands beside a row nor the number of threads nor the
 // instructions of the machine change a bit of its output.
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "dot.h"
+#include "groups.h"
 #include "tiles.h"
 
 // Holds the matrix unit, where there is one, for as long as this thread multiplies blocks of so many rows.
@@ -28,23 +29,24 @@ class Multiplier {
 #endif
     Multiplier(const Multiplier&) = delete;
 
-    template <From FROM>
-    void multiply(const CodedRows& block, const int8_t* weights, Sums& sums) const {
+    template <int LINES>
+    void multiply(const CodedRows& block, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) const {
 #if defined(FORERUN_TILES)
-        if (has_tiles) return multiply_tiles<FROM>(block, weights, sums);
+        if (has_tiles) return multiply_tiles(block, weights, ahead, sums);
 #endif
-        multiply_dots<FROM>(block, weights, sums);
+        multiply_dots(block, weights, ahead, sums);
     }
 };
 
-// One call. weights: blocks of BLOCK_COLUMNS columns, each `steps` times STEP_BYTES. scales and biases `[columns]`.
+// One call. weights: blocks of BLOCK_COLUMNS columns, each `steps` times STEP_BYTES, or PACKED_STEP_BYTES where they are
+// of 4 bits. scales and biases `[columns]`.
 struct Call {
     const uint16_t* rows;
-    const int8_t* weights;
+    const void* weights;
     const float* scales;
     const float* biases;
     uint16_t* output;
-    long num_rows, depth, columns;
+    long num_rows, depth, columns, bits;
 };
 
 class Linear {
@@ -56,6 +58,7 @@ class Linear {
         : call(call),
           steps(static_cast<int>((call.depth + DEPTH - 1) / DEPTH)),
           block_rows(static_cast<int>(std::min<long>(BLOCK_ROWS, call.num_rows))),
+          step_bytes(call.bits == 4 ? PACKED_STEP_BYTES : STEP_BYTES),
           row_blocks((call.num_rows + block_rows - 1) / block_rows),
           column_blocks((call.columns + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS),
           num_threads(num_threads),
@@ -64,8 +67,8 @@ class Linear {
     void run() {
         const long num_coded = row_blocks * block_rows;
         facts.reset(new RowFacts[num_coded]);
-        codes.reset(static_cast<int8_t*>(std::aligned_alloc(64, num_coded * 2 * steps * DEPTH)));
-        const long bytes = column_blocks * steps * STEP_BYTES;
+        codes = numbers(num_coded * 2 * steps * DEPTH);
+        const long bytes = column_blocks * steps * step_bytes;
         const bool shares = num_threads > 1 && bytes * row_blocks >= MIN_SHARED_BYTES;
         if (shares && row_blocks > 2)
             share(&Linear::encode_some);
@@ -89,13 +92,17 @@ class Linear {
         void operator()(void* memory) const { std::free(memory); }
     };
 
+    typedef std::unique_ptr<int8_t, Free> Numbers;
+
+    static Numbers numbers(long count) { return Numbers(static_cast<int8_t*>(std::aligned_alloc(LINE, count))); }
+
     const Call& call;
-    const int steps, block_rows;
+    const int steps, block_rows, step_bytes;
     const long row_blocks, column_blocks;
     const int num_threads;
     const Parallel parallel;
     std::unique_ptr<RowFacts[]> facts;
-    std::unique_ptr<int8_t, Free> codes;
+    Numbers codes;
     std::atomic<long> next{0};
     void (Linear::*part)() = nullptr;
     long task_columns = 1, row_tasks = 1, column_tasks = 1;
@@ -128,7 +135,7 @@ class Linear {
 
     void cut(int threads) {
         const long enough = (column_blocks + TASKS_PER_THREAD * threads - 1) / (TASKS_PER_THREAD * threads);
-        const long block_bytes = static_cast<long>(steps) * STEP_BYTES;
+        const long block_bytes = static_cast<long>(steps) * step_bytes;
         task_columns = std::max(enough, (MIN_TASK_BYTES + block_bytes - 1) / block_bytes);
         column_tasks = (column_blocks + task_columns - 1) / task_columns;
         row_tasks = (row_blocks + TASK_ROW_BLOCKS - 1) / TASK_ROW_BLOCKS;
@@ -136,24 +143,41 @@ class Linear {
 
     void multiply_some() {
         const Multiplier multiplier(block_rows);
+        const Numbers unpacked = numbers(call.bits == 4 ? static_cast<long>(steps) * STEP_BYTES : 0);
         for (long index; (index = next.fetch_add(1)) < column_tasks * row_tasks;) {
             const long first_row = index / column_tasks * TASK_ROW_BLOCKS, first = index % column_tasks * task_columns;
             const long end_row = std::min(first_row + TASK_ROW_BLOCKS, row_blocks);
             const long end = std::min(first + task_columns, column_blocks);
-            for (long column = first; column < end; ++column)
-                for (long row = first_row; row < end_row; ++row)
-                    if (row == first_row)
-                        multiply<From::memory>(multiplier, row, column);
-                    else
-                        multiply<From::cache>(multiplier, row, column);
+            for (long column = first; column < end; ++column) {
+                const void* weights = static_cast<const char*>(call.weights) + column * steps * step_bytes;
+                if (call.bits == 4) {
+                    const auto* packed = static_cast<const uint8_t*>(weights);
+                    const Ahead<PACKED_STEP_LINES> ahead{packed + static_cast<long>(steps) * step_bytes};
+                    unpack_block(packed, steps, unpacked.get());
+                    multiply_all(multiplier, first_row, end_row, column, unpacked.get(), ahead);
+                } else {
+                    const auto* plain = static_cast<const int8_t*>(weights);
+                    const Ahead<STEP_BYTES / LINE> ahead{plain + AHEAD};
+                    multiply_all(multiplier, first_row, end_row, column, plain, ahead);
+                }
+            }
         }
     }
 
-    template <From FROM>
-    void multiply(const Multiplier& multiplier, long row_block, long column_block) const {
+    template <int LINES>
+    void multiply_all(const Multiplier& multiplier, long first_row, long end_row, long column, const int8_t* weights,
+                      Ahead<LINES> ahead) const {
+        multiply(multiplier, first_row, column, weights, ahead);
+        for (long row = first_row + 1; row < end_row; ++row)
+            multiply(multiplier, row, column, weights, Ahead<0>{});
+    }
+
+    template <int LINES>
+    void multiply(const Multiplier& multiplier, long row_block, long column_block, const int8_t* weights,
+                  Ahead<LINES> ahead) const {
         alignas(64) Sums sums;
         const CodedRows coded = block(row_block);
-        multiplier.multiply<FROM>(coded, call.weights + column_block * steps * STEP_BYTES, sums);
+        multiplier.multiply(coded, weights, ahead, sums);
         const long column = column_block * BLOCK_COLUMNS;
         const long num_columns = std::min<long>(BLOCK_COLUMNS, call.columns - column);
         const long first_row = row_block * block_rows;

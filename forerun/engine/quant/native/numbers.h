@@ -25,16 +25,22 @@ constexpr int HIGH = 0, LOW = 1;  // halves of a row's codes
 // each of the 131,072 numbers that a row may have (see native_linear.MAX_DEPTH).
 typedef int32_t Sums[2][BLOCK_ROWS][BLOCK_COLUMNS];
 
-// Weights come from memory once, in order, and are asked for far enough ahead that it answers in time. Later blocks of
-// rows find them near.
+// Weights come from memory once, in order, and are asked for far enough ahead that it answers in time. `from`: what is
+// asked for at step 0, LINES lines a step; none where they are near already.
+constexpr int LINE = 64;
 constexpr int AHEAD = 8192;
-enum class From { memory, cache };
 
-template <From FROM>
-inline void prefetch_step(const int8_t* weights) {
-    if constexpr (FROM == From::cache) return;
-    for (int line = 0; line < STEP_BYTES; line += 64) __builtin_prefetch(weights + AHEAD + line, 0, 3);
-}
+template <int LINES>
+struct Ahead {
+    const void* from;
+
+    void ask(int step) const {
+        if constexpr (LINES > 0) {
+            const char* line = static_cast<const char*>(from) + static_cast<long>(step) * LINES * LINE;
+            for (int i = 0; i < LINES; ++i) __builtin_prefetch(line + i * LINE, 0, 3);
+        }
+    }
+};
 
 inline float widened(uint16_t bf16) {
     const uint32_t bits = static_cast<uint32_t>(bf16) << 16;

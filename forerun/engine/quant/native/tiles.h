@@ -31,8 +31,8 @@ struct TileSetting {
     uint8_t num_rows[16] = {};
 };
 
-template <From FROM>
-inline void multiply_tiles(const CodedRows& block, const int8_t* weights, Sums& sums) {
+template <int LINES>
+inline void multiply_tiles(const CodedRows& block, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) {
     const int8_t* codes = block.codes;
     const long half = block.half_bytes();
     written(codes);
@@ -41,7 +41,7 @@ inline void multiply_tiles(const CodedRows& block, const int8_t* weights, Sums& 
     _tile_zero(2);
     _tile_zero(3);
     for (int step = 0; step < block.steps; ++step, codes += 2 * half, weights += STEP_BYTES) {
-        prefetch_step<FROM>(weights);
+        ahead.ask(step);
         _tile_loadd(6, codes, DEPTH);
         _tile_loadd(4, weights, 64);
         _tile_dpbssd(0, 6, 4);

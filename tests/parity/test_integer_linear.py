@@ -1,12 +1,14 @@
-"""The int8 kernel against its own definition in exact arithmetic, and its promise that bits depend on the row alone."""
+"""The integer kernel against its definition in exact arithmetic, and its promise that bits depend on the row alone."""
 
 import pytest
 import torch
 from torch import nn
 
 from forerun.engine import native_code
-from forerun.engine.quant import int8, native_linear
-from forerun.engine.quant.int8 import Int8Linear, NativeInt8Linear
+from forerun.engine.quant import int4, int8, native_linear
+from forerun.engine.quant.integer import IntegerLinear
+
+PRECISIONS = pytest.mark.parametrize("precision", [int8, int4], ids=["int8", "int4"])
 
 SIZES = ((64, 32), (576, 192), (70, 100), (1537, 33), (1, 1))  # depth, columns: whole blocks and what is padded
 ROWS = (1, 2, 5, 16, 17, 40, 150)
@@ -56,11 +58,12 @@ def bound(plain, rows):
     return rows.double().abs().amax(-1, keepdim=True) * 2.0**-15 * size + defined(plain, rows).abs() * 2.0**-8 + 1e-30
 
 
+@PRECISIONS
 @pytest.mark.parametrize(("depth", "columns"), SIZES)
 @pytest.mark.parametrize("bias", [False, True])
-def test_it_multiplies_by_the_weights_that_it_stands_for(depth, columns, bias):
+def test_it_multiplies_by_the_weights_that_it_stands_for(depth, columns, bias, precision):
     linear, rows = made(depth, columns, bias=bias)
-    plain, native = Int8Linear(linear), NativeInt8Linear(linear)
+    plain, native = precision.plain(linear), precision.native(linear)
     for count in ROWS:
         output = native(rows[:count])
         assert output.shape == (count, columns)
@@ -68,11 +71,12 @@ def test_it_multiplies_by_the_weights_that_it_stands_for(depth, columns, bias):
         assert ((output.double() - defined(plain, rows[:count])).abs() <= bound(plain, rows[:count])).all()
 
 
-def test_what_is_lost_beside_bf16s_own_rounding_is_nothing_that_could_be_seen():
+@PRECISIONS
+def test_what_is_lost_beside_bf16s_own_rounding_is_nothing_that_could_be_seen(precision):
     """Root mean square of all errors within 2% of those of the exact product, rounded to bf16 once."""
     linear, rows = made(576, 192)
-    exact = defined(Int8Linear(linear), rows)
-    ours = (NativeInt8Linear(linear)(rows).double() - exact).square().mean()
+    exact = defined(precision.plain(linear), rows)
+    ours = (precision.native(linear)(rows).double() - exact).square().mean()
     best = (exact.bfloat16().double() - exact).square().mean()
     assert ours <= 1.04 * best
 
@@ -90,16 +94,18 @@ def assert_bits_depend_on_the_row_alone(native, rows):
     torch.set_num_threads(1)
 
 
+@PRECISIONS
 @pytest.mark.parametrize(("depth", "columns"), SIZES)
-def test_bits_do_not_depend_on_neighbours_or_threads(depth, columns):
+def test_bits_do_not_depend_on_neighbours_or_threads(depth, columns, precision):
     linear, rows = made(depth, columns)
-    assert_bits_depend_on_the_row_alone(NativeInt8Linear(linear), rows)
+    assert_bits_depend_on_the_row_alone(precision.native(linear), rows)
 
 
-def test_a_scale_that_the_batch_shares_is_noticed():
+@PRECISIONS
+def test_a_scale_that_the_batch_shares_is_noticed(precision):
     """The control: rows in 8 bits under one scale for all of them."""
     linear, rows = made(576, 192)
-    native = NativeInt8Linear(linear)
+    native = precision.native(linear)
 
     def careless(rows):
         return native((rows / rows.abs().amax() * 127).round()) * rows.abs().amax()
@@ -108,40 +114,43 @@ def test_a_scale_that_the_batch_shares_is_noticed():
         assert_bits_depend_on_the_row_alone(careless, rows)
 
 
+@PRECISIONS
 @pytest.mark.parametrize("flags", LESSER_MACHINES)
-def test_code_for_lesser_machines_gives_the_same_bits(flags, monkeypatch):
+def test_code_for_lesser_machines_gives_the_same_bits(flags, monkeypatch, precision):
     cases = [made(depth, columns, seed) for seed, (depth, columns) in enumerate(SIZES)]
-    natives = [NativeInt8Linear(linear) for linear, _ in cases]
+    natives = [precision.native(linear) for linear, _ in cases]
     best = [[native(rows[:count]) for count in ROWS] for native, (_, rows) in zip(natives, cases, strict=True)]
     if "vnni" in flags and "avx_vnni" not in native_code.cpu_flags():
         pytest.skip("no such instructions")
     monkeypatch.setattr(native_code, "FLAGS", (*native_code.FLAGS, *flags.split()))
-    run = native_linear.load().forerun_int8_linear
+    run = native_linear.load().forerun_integer_linear
     for native, (_, rows), outputs in zip(natives, cases, best, strict=True):
         for count, output in zip(ROWS, outputs, strict=True):
             assert torch.equal(native_linear.multiply(run, rows[:count], native.packed, native.columns), output)
 
 
-def test_the_largest_sums_do_not_overflow():
+@PRECISIONS
+def test_the_largest_sums_do_not_overflow(precision):
     """Every product 127 * 127, over the greatest depth: 2,114,060,288 < 2^31."""
     linear = nn.Linear(native_linear.MAX_DEPTH, 2, bias=False, dtype=torch.bfloat16).requires_grad_(False)
     linear.weight.fill_(1.0)
     rows = torch.ones(2, native_linear.MAX_DEPTH, dtype=torch.bfloat16)
     rows[1] = -1
-    native = NativeInt8Linear(linear)
+    native = precision.native(linear)
     assert torch.equal(native(rows), torch.tensor([[1.0, 1.0], [-1.0, -1.0]]).bfloat16() * native_linear.MAX_DEPTH)
 
 
 def test_a_layer_that_is_too_deep_stays_plain():
     module = nn.Sequential(nn.Linear(native_linear.MAX_DEPTH + 1, 1, bias=False, dtype=torch.bfloat16))
     int8.quantize(module)
-    assert isinstance(module[0], Int8Linear)
+    assert isinstance(module[0], IntegerLinear)
 
 
+@PRECISIONS
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_row_that_is_not_finite_is_nan_alone(value):
+def test_a_row_that_is_not_finite_is_nan_alone(value, precision):
     linear, rows = made(576, 100)
-    native = NativeInt8Linear(linear)
+    native = precision.native(linear)
     sound = native(rows[:20])
     rows[3, 570] = value
     output = native(rows[:20])
@@ -150,18 +159,20 @@ def test_a_row_that_is_not_finite_is_nan_alone(value):
     assert torch.equal(output[rest], sound[rest])
 
 
-def test_rows_of_zeros_and_of_the_smallest_numbers_give_the_bias():
+@PRECISIONS
+def test_rows_of_zeros_and_of_the_smallest_numbers_give_the_bias(precision):
     linear, rows = made(70, 33)
     rows = rows[:3].clone()
     rows[0] = 0
     rows[1] = torch.finfo(torch.bfloat16).smallest_normal / 4
-    output = NativeInt8Linear(linear)(rows)
+    output = precision.native(linear)(rows)
     assert torch.equal(output[:2], linear.bias.expand(2, -1))
 
 
-def test_no_rows_give_no_rows_and_leading_dimensions_stay():
+@PRECISIONS
+def test_no_rows_give_no_rows_and_leading_dimensions_stay(precision):
     linear, rows = made(64, 32)
-    native = NativeInt8Linear(linear)
+    native = precision.native(linear)
     assert native(rows[:0]).shape == (0, 32)
     assert torch.equal(native(rows[:6].view(1, 2, 3, 64)), native(rows[:6]).view(1, 2, 3, 32))
     strided = rows[:6].T.contiguous().T

@@ -1,0 +1,67 @@
+"""Linear layers whose weights are int8 when they are multiplied; activations are as they are.
+
+On x86-64 with a C++ compiler a kernel of our own multiplies (native_linear). Elsewhere the compiler turns
+`linear(x, weight.to(x.dtype)) * scale` into one kernel that reads int8; uncompiled it is the same arithmetic with the
+weights widened each time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from forerun.engine.quant import native_linear
+
+
+class IntegerLinear(nn.Module):
+    """weight `[out, in] int8`, scale `[out]` of the activations' dtype, bias `[out]` or None."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", None if bias is None else bias.detach())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows `[…, in]` → `[…, out]`."""
+        product = functional.linear(rows, self.weight.to(rows.dtype)) * self.scale
+        return product if self.bias is None else product + self.bias
+
+
+class NativeIntegerLinear(nn.Module):
+    """packed: see native_linear.pack and pack_groups. columns `[2, out] float32`: scales and biases."""
+
+    packed: torch.Tensor
+    columns: torch.Tensor
+
+    def __init__(self, packed: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        biases = torch.zeros_like(scale) if bias is None else bias.detach()
+        self.register_buffer("packed", packed)
+        self.register_buffer("columns", torch.stack([scale, biases]).float())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows `[…, in] bf16` → `[…, out]`."""
+        product: torch.Tensor = torch.ops.forerun.integer_linear(rows, self.packed, self.columns)
+        return product
+
+
+def takes(linear: nn.Linear) -> bool:
+    """Whether our kernel multiplies by this layer's weights."""
+    weight = linear.weight
+    return weight.dtype == torch.bfloat16 and weight.is_cpu and linear.in_features <= native_linear.MAX_DEPTH
+
+
+def replace(module: Any, made: Callable[[str, nn.Linear, bool], nn.Module]) -> None:
+    """Puts `made(name, linear, is_native)` in the place of every linear layer of `module`."""
+    serves = native_linear.serves()
+    for name, child in list(module.named_modules()):
+        if isinstance(child, nn.Linear):
+            parent, _, own_name = name.rpartition(".")
+            setattr(module.get_submodule(parent), own_name, made(name, child, serves and takes(child)))
