@@ -21,7 +21,8 @@ from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.select_algorithm import add_preprocessing_fn
 
 from forerun import tether
-from forerun.engine import torch_setup
+from forerun.engine import graph_library, paged_op, torch_setup
+from forerun.engine.attention import native_library
 from forerun.engine.compiled import FACTS, MIN_SIZE, PACKAGE, Recipe
 from forerun.engine.model import LoadedModel, load
 from forerun.engine.quant import native_linear, siblings
@@ -36,13 +37,14 @@ def compile_into(output: Path, recipe: Recipe) -> None:
     torch_setup.prepare(recipe.num_threads)
     loaded = load(recipe.folder, recipe.precision, torch.device("cpu"), recipe.embedding_from)
     with torch.no_grad():
-        calls_native = package(_export(loaded), output / PACKAGE)
-    facts = {"head_size": loaded.head_size, "calls_native": calls_native}
+        calls = package(_export(loaded), output / PACKAGE)
+    file = graph_library.take_out(output / PACKAGE)
+    facts = {"head_size": loaded.head_size, "calls": calls, "file": file.name}
     (output / FACTS).write_text(json.dumps(facts))
 
 
-def package(exported: torch.export.ExportedProgram, path: Path) -> bool:
-    """Compiles a graph; whether what came out calls kernels of ours, which must be loaded before it is."""
+def package(exported: torch.export.ExportedProgram, path: Path) -> list[str]:
+    """Compiles a graph; returns the names of operators of ours that it calls in C, for `compiled.load_kernels`."""
     add_preprocessing_fn(_prefer_templates)
     _parse_templates_once()
     _try_flags_on_little()
@@ -50,7 +52,7 @@ def package(exported: torch.export.ExportedProgram, path: Path) -> bool:
     calls = _native_calls(exported)
     settings = {**_INDUCTOR, "aot_inductor.custom_ops_to_c_shims": calls}
     aoti_compile_and_package(exported, package_path=str(path), inductor_configs=settings)
-    return bool(calls)
+    return [operator.name() for operator in calls]
 
 
 def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
@@ -65,10 +67,17 @@ def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
 
 def _native_calls(exported: torch.export.ExportedProgram) -> dict[Any, list[str]]:
     """Operators of ours that are called by their C name; through torch's dispatcher a call costs microseconds more."""
-    if not native_linear.serves() or not siblings.products(exported.graph_module):
-        return {}
-    siblings.merge(exported.graph_module)
-    return {native_linear.operator(): [native_linear.C_SHIM]}
+    calls: dict[Any, list[str]] = {}
+    if _attends(exported.graph_module):
+        calls[paged_op.operator()] = [native_library.C_SHIM]
+    if native_linear.serves() and siblings.products(exported.graph_module):
+        siblings.merge(exported.graph_module)
+        calls[native_linear.operator()] = [native_linear.C_SHIM]
+    return calls
+
+
+def _attends(module: torch.fx.GraphModule) -> bool:
+    return any(node.target is paged_op.operator() for node in module.graph.nodes)
 
 
 def _prefer_templates(choices: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import platform
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 
 from forerun.engine import huge_pages, native_code
+from forerun.engine.attention import native_library
+from forerun.engine.graph_library import LIBRARY, GraphLibrary
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import native_linear
 from forerun.errors import ConfigError
@@ -40,8 +43,14 @@ MIN_SIZE = 2
 """Compiled graphs take any number of rows from here on: one row would be a graph of its own."""
 
 PACKAGE, FACTS = "model.pt2", "facts.json"
-_COMPILATION = 2  # raise it when what compilation produces changes
+_COMPILATION = 3  # raise it when what compilation produces changes
 _COMPILED_WITH = ("torch", "transformers")
+
+
+_KERNELS: dict[str, Callable[[], object]] = {
+    "forerun::integer_linear": native_linear.register,
+    "forerun::paged_attention": native_library.load,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ class Recipe:
             [version(package) for package in _COMPILED_WITH],
             platform.machine(),
             native_code.cpu_flags(),
+            native_library.LAYOUT,
             [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
         ]
         if self.precision in ("int8", "int4"):
@@ -82,14 +92,16 @@ class Recipe:
 class CompiledForward:
     """A forward that was compiled ahead; see forward.Forward. Shorter batches than it takes are padded here."""
 
-    def __init__(self, package: Path) -> None:
-        self._call: Any = torch._inductor.aoti_load_package(str(package))
+    def __init__(self, file: Path) -> None:
+        self._call: Callable[..., torch.Tensor] = (
+            GraphLibrary(file) if file.name == LIBRARY else torch._inductor.aoti_load_package(str(file))
+        )
 
     def __call__(
         self, input_ids: torch.Tensor, positions: torch.Tensor, logit_rows: torch.Tensor, step: torch.Tensor
     ) -> torch.Tensor:
         num_logits = len(logit_rows)
-        logits: torch.Tensor = self._call(padded(input_ids), padded(positions), padded(logit_rows), step)
+        logits = self._call(padded(input_ids), padded(positions), padded(logit_rows), step)
         return logits[:num_logits]
 
 
@@ -115,11 +127,10 @@ def load(recipe: Recipe) -> LoadedModel:
         with locked(folder.parent / f"{folder.name}.lock"):
             if not folder.is_dir():
                 _compile_into(folder, recipe)
-    check_trusted(folder.parent, folder, folder / PACKAGE)
+    check_trusted(folder.parent, folder, *folder.iterdir())
     facts = json.loads((folder / FACTS).read_text())
-    if facts.get("calls_native"):
-        native_linear.register()
-    forward = CompiledForward(folder / PACKAGE)
+    load_kernels(facts["calls"])
+    forward = CompiledForward(folder / facts["file"])
     huge_pages.ask()
     return LoadedModel(
         forward,
@@ -128,6 +139,12 @@ def load(recipe: Recipe) -> LoadedModel:
         read_head_ids(recipe.folder),
         facts["head_size"],
     )
+
+
+def load_kernels(operators: Sequence[str]) -> None:
+    """Loads the kernels that a graph calls in C, which must be there before the graph is loaded."""
+    for name in operators:
+        _KERNELS[name]()
 
 
 def compiled_folder(recipe: Recipe) -> Path:

@@ -1,6 +1,7 @@
 """The paged cache: keys and values of every layer in blocks, and the place of every token in them."""
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -45,7 +46,7 @@ class KvCache:
 
     Every number in a block that a sequence holds is finite or its own: blocks are cleared as they are entered,
     because a masked key still takes part in sums, and 0 * NaN is NaN.
-    scales: of a cache in FP8, where they are not 1.
+    scales: of a cache in FP8, where they are not 1. addresses: on a CPU, where each layer's keys begin, and its values.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class KvCache:
         self._is_fp8 = shape.dtype == E4M3
         # Copies by index know no FP8: its bytes are moved.
         self._storage = storage.view(torch.uint8) if self._is_fp8 else storage
+        self.addresses = _addresses(self.layers) if device.type == "cpu" else None
         self._slots = [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self._storage]
 
     def clear(self, blocks: Sequence[int]) -> None:
@@ -92,3 +94,12 @@ def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> t
     if device.type != "cpu":
         return torch.zeros(size, dtype=dtype, device=device)
     return torch.from_numpy(np.zeros(math.prod(size) * dtype.itemsize, np.uint8)).view(dtype).view(size)
+
+
+def _addresses(layers: Sequence[LayerCache]) -> tuple["array[int]", "array[int]"]:
+    keys, values = (array("Q", [side.data_ptr() for side in sides]) for sides in zip(*map(_sides, layers), strict=True))
+    return keys, values
+
+
+def _sides(cache: LayerCache) -> tuple[torch.Tensor, torch.Tensor]:
+    return cache.keys, cache.values

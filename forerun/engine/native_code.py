@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import OWN_ALONE, cache_folder, check_trusted, clear_unfinished, locked, unfinished
 
@@ -57,6 +59,12 @@ def find_compiler(environ: Mapping[str, str]) -> str | None:
     path = environ.get("PATH")
     names = (environ.get("CXX", ""), *_COMPILERS)
     return next((found for name in names if name and (found := shutil.which(name, path=path))), None)
+
+
+def torch_flags() -> tuple[str, ...]:
+    """Of a library that is linked with torch's C interface, which lies where torch was installed."""
+    folder = Path(torch.__file__).parent
+    return ("-isystem", str(folder / "include"), "-L", str(folder / "lib"), "-ltorch_cpu")
 
 
 def cpu_flags() -> str:

@@ -1,12 +1,14 @@
 """Attention as one opaque operator, so that a compiled graph can call back into the engine.
 
-An operator takes tensors and numbers alone: a step travels as the number under which it is kept here while it runs.
+An operator takes tensors and numbers alone: a step travels as the address of its StepCall, under which it is kept here
+while it runs. A graph that was compiled ahead calls C (attention/native/operator.h), which attends itself where the
+StepCall says how, and comes here where it does not.
 To the compiler the operator is a pure function: it may not be doubled or left out, since its output is used once, and
 what it writes into the cache is read by itself alone.
 """
 
+import ctypes
 import functools
-import itertools
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +16,10 @@ from typing import Any
 import torch
 
 from forerun.engine.attention.base import AttentionBackend, AttentionOptions
+from forerun.engine.attention.native_library import StepCall
+from forerun.engine.attention.paged_native import NativePlan, step_call
 from forerun.engine.kv_cache import KvCache
 
-_numbers = itertools.count()
 _steps: "weakref.WeakValueDictionary[int, PagedStep]" = weakref.WeakValueDictionary()
 
 SCHEMA = (
@@ -29,20 +32,24 @@ SCHEMA = (
 class PagedStep:
     """One step's context. slots: `[num_rows] int64`; rows of the forward beyond them are padding.
 
-    layers_seen: those that attended in this step. handle: what stands for the step in the operator's arguments.
+    layers_seen: where not None, Python attends, and it holds the layers that did. handle: what stands for the step
+    in the operator's arguments.
     """
 
     cache: KvCache
     backend: AttentionBackend
     plan: Any
     slots: torch.Tensor
-    layers_seen: set[int] = field(default_factory=set)
+    layers_seen: set[int] | None = None
+    call: StepCall = field(init=False)
     handle: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        number = next(_numbers)
-        self.handle = torch.tensor(number)
-        _steps[number] = self
+        in_c = self.layers_seen is None and isinstance(self.plan, NativePlan)
+        self.call = step_call(self.plan, self.cache, self.slots) if in_c else StepCall()
+        address = ctypes.addressof(self.call)
+        self.handle = torch.tensor(address)
+        _steps[address] = self
 
 
 @functools.cache
@@ -53,6 +60,11 @@ def register() -> object:
     library.impl("paged_attention", _attend, "CompositeExplicitAutograd")
     torch.library.register_fake("forerun::paged_attention", _shape, lib=library)
     return library
+
+
+def operator() -> Any:
+    """As it stands in graphs. Needs `register`."""
+    return torch.ops.forerun.paged_attention.default
 
 
 def _attend(
@@ -73,7 +85,8 @@ def _attend(
     paged.cache.write(layer, paged.slots, keys, values)
     options = AttentionOptions(scale, sliding_window or None, softcap or None, sinks)
     attended = paged.backend.attend(rows, paged.cache.layers[layer], paged.plan, options)
-    paged.layers_seen.add(layer)
+    if paged.layers_seen is not None:
+        paged.layers_seen.add(layer)
     if padding := query.shape[2] - num_rows:
         attended = torch.cat([attended, attended.new_zeros(padding, *attended.shape[1:])])
     return attended[None].contiguous()

@@ -70,8 +70,7 @@ class Runner:
             self._threads.use_for(len(batch.input_ids))
         batch = batch.on(self._device)
         plan = self.backend.plan(batch.segments, self._cache.block_size, self._device)
-        seen = set() if layers_seen is None else layers_seen
-        step = PagedStep(self._cache, self.backend, plan, batch.slots, seen)
+        step = PagedStep(self._cache, self.backend, plan, batch.slots, layers_seen)
         return self._model.forward(batch.input_ids, batch.positions, batch.logit_rows, step.handle)
 
     def _nothing(self, num_rows: int) -> Batch:

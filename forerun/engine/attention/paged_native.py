@@ -14,6 +14,8 @@ import torch
 
 from forerun.engine.attention import native_library
 from forerun.engine.attention.base import AttentionOptions, LayerCache, Segment
+from forerun.engine.attention.native_library import Layer, Step, StepCall
+from forerun.engine.kv_cache import KvCache
 from forerun.errors import ConfigError
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -26,37 +28,6 @@ BRIEF = 1 << 17
 _ROWS_PER_READ = 8  # so many more rows cost what reading the keys did
 
 
-class _Step(ctypes.Structure):
-    """`Step` of native/call.h."""
-
-    _fields_ = (
-        ("segments", ctypes.c_void_p),
-        ("blocks", ctypes.c_void_p),
-        ("parallel", ctypes.c_void_p),
-        ("num_segments", ctypes.c_int32),
-        ("block_size", ctypes.c_int32),
-        ("num_threads", ctypes.c_int32),
-    )
-
-
-class _Layer(ctypes.Structure):
-    """`Layer` of native/call.h."""
-
-    _fields_ = (
-        ("query", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("sinks", ctypes.c_void_p),
-        ("scale", ctypes.c_float),
-        ("softcap", ctypes.c_float),
-        ("window", ctypes.c_int32),
-        ("num_heads", ctypes.c_int32),
-        ("num_kv_heads", ctypes.c_int32),
-        ("head_dim", ctypes.c_int32),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class NativePlan:
     """step points into segments `[num_segments, 4] int32` and blocks `[sum of table lengths] int32`.
@@ -64,7 +35,7 @@ class NativePlan:
     num_keys: how many a key head reads; a sequence with many rows counts as often as its keys are multiplied.
     """
 
-    step: _Step
+    step: Step
     segments: "array[int]"
     blocks: "array[int]"
     num_rows: int
@@ -85,7 +56,7 @@ class PagedNative:
             rows.extend((segment.start, segment.query_len, segment.context_len, len(blocks)))
             blocks.extend(segment.block_table[: -(-segment.context_len // block_size)])
         threads = torch.get_num_threads()
-        step = _Step(
+        step = Step(
             segments=rows.buffer_info()[0],
             blocks=blocks.buffer_info()[0],
             parallel=self._library.parallel if threads > 1 else None,
@@ -107,7 +78,7 @@ class PagedNative:
         # Rows of no segment are padding, which nobody reads but which other layers compute with.
         output = torch.empty_like(query) if num_rows == plan.num_rows else torch.zeros_like(query)
         sinks = None if options.sinks is None else options.sinks.float().contiguous()
-        layer = _Layer(
+        layer = Layer(
             query.data_ptr(),
             output.data_ptr(),
             cache.keys.data_ptr(),
@@ -124,6 +95,24 @@ class PagedNative:
         attend = self._library.attend_briefly if brief else self._library.attend
         attend(ctypes.byref(plan.step), ctypes.byref(layer), query.element_size())
         return output
+
+
+def step_call(plan: NativePlan, cache: KvCache, slots: torch.Tensor) -> StepCall:
+    """What a compiled graph needs to write keys and values and to attend without Python.
+
+    slots: `[num_rows] int64`. All three must outlive it.
+    """
+    keys = cache.layers[0].keys
+    if cache.addresses is None or keys.dtype not in DTYPES or len(slots) != plan.num_rows:
+        return StepCall()
+    return StepCall(
+        ctypes.addressof(plan.step),
+        *(sides.buffer_info()[0] for sides in cache.addresses),
+        slots.data_ptr(),
+        len(slots),
+        *keys.shape[2:],
+        keys.element_size(),
+    )
 
 
 def serves(head_dim: int) -> bool:

@@ -40,12 +40,9 @@ _MACHINES = ("x86_64", "AMD64")
 
 
 def kernel() -> Kernel:
-    """Linked with torch's C interface, which lies where torch was installed."""
-    torch_folder = Path(torch.__file__).parent
-    flags = ("-isystem", str(torch_folder / "include"), "-L", str(torch_folder / "lib"), "-ltorch_cpu")
-    return Kernel(
-        Path(__file__).parent / "native", "linear.cpp", "the integer kernel", "choose --precision bf16", flags
-    )
+    """The sources in native/."""
+    folder, title, way_out = Path(__file__).parent / "native", "the integer kernel", "choose --precision bf16"
+    return Kernel(folder, "linear.cpp", title, way_out, native_code.torch_flags())
 
 
 @functools.cache

@@ -58,7 +58,7 @@ def test_a_start_that_is_killed_ends_its_compiler_and_the_next_one_cleans_up(tin
     assert not left.exists()
 
 
-@pytest.mark.parametrize("where", [".", "..", compiled.PACKAGE])
+@pytest.mark.parametrize("where", [".", "..", compiled.PACKAGE, compiled.FACTS])
 def test_what_others_may_write_to_is_not_loaded(tiny_pair, tmp_path, monkeypatch, where):
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
     recipe = Recipe(tiny_pair.target, "bf16", 1)

@@ -41,6 +41,16 @@ struct Layer {
     int32_t window, num_heads, num_kv_heads, head_dim;
 };
 
+// All that a layer needs to write its keys and values and attend; what a step's handle points to. step: null where
+// Python attends. keys, values: of each layer `[slots, num_kv_heads, head_dim]`; slots `[num_rows]`; bytes of a number.
+struct PagedStep {
+    const Step* step;
+    char* const* keys;
+    char* const* values;
+    const int64_t* slots;
+    int32_t num_rows, num_kv_heads, head_dim, bytes;
+};
+
 // Rows [begin, end) of one segment and key head.
 struct Extent {
     const Segment* segment;

@@ -2,13 +2,13 @@
 //
 // A row's keys are cut into chunks at fixed positions, and the chunks' partial results are folded from left to right:
 // neither what stands beside a row in the batch nor the number of threads changes a bit of its output.
+#pragma once
+
 #include <atomic>
 #include <deque>
 #include <vector>
 
 #include "block.h"
-
-namespace {
 
 constexpr int MIN_BLOCK_ROWS = 64;
 constexpr int TASKS_PER_THREAD = 4;     // with fewer, blocks are made smaller, and then split by chunks
@@ -125,12 +125,10 @@ class Attention {
     }
 };
 
-}  // namespace
-
 // float32 with bytes = 4, bfloat16 with bytes = 2.
-extern "C" __attribute__((visibility("default"))) void forerun_attend(const Step* step, const Layer* layer, int bytes) {
+inline void attend(const Step& step, const Layer& layer, int bytes) {
     if (bytes == 2)
-        Attention<Bf16>(*step, *layer).run();
+        Attention<Bf16>(step, layer).run();
     else
-        Attention<float>(*step, *layer).run();
+        Attention<float>(step, layer).run();
 }

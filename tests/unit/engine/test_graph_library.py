@@ -1,0 +1,135 @@
+"""Compiled graphs by their C interface: other threads run meanwhile, and what needs torch's loader keeps it."""
+
+import ctypes
+import os
+import threading
+import time
+
+import pytest
+import torch
+from torch._inductor import aoti_compile_and_package
+
+from forerun.engine import aot, compiled, graph_library, paged_attention
+from forerun.engine.attention.native_library import StepCall
+from forerun.engine.graph_library import LIBRARY, GraphLibrary
+from forerun.errors import ConfigError
+
+pytestmark = [
+    pytest.mark.skipif(not compiled.can_compile(), reason="no C++ compiler"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # torch's own
+]
+
+WIDTH = 512
+NUM_PRODUCTS = 60
+
+
+class Slow(torch.nn.Module):
+    def forward(self, rows):
+        for _ in range(NUM_PRODUCTS):
+            rows = torch.tanh(rows @ rows)
+        return rows
+
+
+class Foreign(torch.nn.Module):
+    def forward(self, rows):
+        return torch.ops.forerun_test.doubled(rows) + 1
+
+
+def package(module, example, folder):
+    path = folder / compiled.PACKAGE
+    with torch.no_grad():
+        aoti_compile_and_package(torch.export.export(module, (example,)), package_path=str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """The package and the library of one graph, which runs for a while."""
+    folder = tmp_path_factory.mktemp("slow")
+    path = package(Slow(), torch.zeros(WIDTH, WIDTH), folder)
+    by_torch = torch._inductor.aoti_load_package(str(path))
+    library = graph_library.take_out(path)
+    assert library == folder / LIBRARY
+    assert not path.exists()
+    return by_torch, GraphLibrary(library)
+
+
+def seen_meanwhile(run):
+    """How often another thread got to run while `run` did."""
+    count, is_over = 0, False
+
+    def look():
+        nonlocal count
+        while not is_over:
+            count += 1
+            time.sleep(0.0001)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        before = count
+        run()
+        return count - before
+    finally:
+        is_over = True
+        thread.join()
+
+
+def test_it_gives_what_torchs_loader_gives(slow):
+    by_torch, library = slow
+    rows = torch.randn(WIDTH, WIDTH)
+    assert torch.equal(library(rows), by_torch(rows))
+    assert torch.equal(library(rows), by_torch(rows))
+
+
+def test_other_threads_run_meanwhile(slow):
+    _, library = slow
+    rows = torch.randn(WIDTH, WIDTH)
+    library(rows)
+    assert max(seen_meanwhile(lambda: library(rows)) for _ in range(5)) >= 5
+
+
+def test_with_torchs_loader_they_do_not(slow):
+    """The control."""
+    by_torch, _ = slow
+    rows = torch.randn(WIDTH, WIDTH)
+    by_torch(rows)
+    assert min(seen_meanwhile(lambda: by_torch(rows)) for _ in range(5)) <= 1
+
+
+def test_a_graph_of_operators_without_a_c_name_stays_with_torchs_loader(tmp_path):
+    library = torch.library.Library("forerun_test", "DEF")
+    library.define("doubled(Tensor rows) -> Tensor")
+    library.impl("doubled", lambda rows: rows * 2, "CPU")
+    torch.library.register_fake("forerun_test::doubled", torch.empty_like, lib=library)
+    path = package(Foreign(), torch.zeros(4), tmp_path)
+    assert graph_library.take_out(path) == path
+    rows = torch.randn(4)
+    assert torch.equal(torch._inductor.aoti_load_package(str(path))(rows), rows * 2 + 1)
+
+
+def test_what_cannot_be_loaded_is_a_config_error(tmp_path):
+    (tmp_path / LIBRARY).write_text("no library")
+    with pytest.raises(ConfigError, match=r"model\.so cannot be loaded"):
+        GraphLibrary(tmp_path / LIBRARY)
+
+
+class Attending(torch.nn.Module):
+    def forward(self, rows, step):
+        return torch.ops.forerun.paged_attention(rows, rows, rows, step, 0, 1.0, 0, 0.0, None)
+
+
+def test_a_graph_that_fails_is_a_runtime_error(tmp_path, monkeypatch):
+    """It attends in Python, which knows no such step."""
+    monkeypatch.setattr(os, "cpu_count", os.cpu_count)  # compiling sets it
+    paged_attention.register()
+    rows = torch.zeros(1, 2, 3, 8)
+    path = tmp_path / compiled.PACKAGE
+    with torch.no_grad():
+        calls = aot.package(torch.export.export(Attending(), (rows, torch.tensor(0))), path)
+    assert calls == ["forerun::paged_attention"]
+    compiled.load_kernels(calls)
+    library = GraphLibrary(graph_library.take_out(path))
+    nothing = StepCall()
+    with pytest.raises(RuntimeError, match="the compiled model failed"):
+        library(rows, torch.tensor(ctypes.addressof(nothing)))
