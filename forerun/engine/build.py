@@ -35,6 +35,7 @@ from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence_table import SequenceTable
 from forerun.engine.tiled_runner import TiledRunner
 from forerun.errors import ConfigError
+from forerun.models.cache_folder import cache_folder, locked
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,9 @@ def build_part(settings: EngineSettings) -> Part:
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
     runner = runner_for(settings, loaded, cache, shape, max_len)
     if settings.adapts_threads:
-        log.info("threads of a round, a batch, a prompt: %s", runner.adapt_threads(settings.num_threads))
+        with locked(cache_folder("locks") / "timing"):  # services that time their steps at once time each other
+            threads = runner.adapt_threads(settings.num_threads)
+        log.info("threads of a round, a batch, a prompt: %s", threads)
     label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")
     return Part(loaded, runner, num_blocks, max_len, label)
 

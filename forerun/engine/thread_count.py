@@ -5,8 +5,11 @@ wake than it brings: with a small model one thread is then the fastest, and leav
 gateway and gRPC. Over many rows a step computes more than it reads, which all cores share well.
 """
 
+import itertools
+import resource
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 
@@ -16,8 +19,12 @@ WIDTHS = {5: 32, 64: 128, 256: 1 << 30}
 TOLERANCE = 1.2
 """How much slower than the fastest the fewest threads may be: others have a use for the cores that are left."""
 
-NUM_TIMES, MAX_S = 8, 1.0
+NUM_TIMES, MAX_S = 8, 2.0
 """Steps timed with each number of threads, of which the least counts; fewer, down to one, where they are slow."""
+
+NUM_QUIET = 3
+"""So many of them that no other work interrupted: other services start at the same time, and what shares its cores with
+them shows nothing of threads. More steps are timed until there are."""
 
 
 class ThreadCount:
@@ -37,36 +44,51 @@ class ThreadCount:
         return "/".join(str(number) for number in self._by_limit.values())
 
 
-def measured(
-    step: Callable[[int], object], num_cores: int, clock: Callable[[], float] = time.perf_counter
-) -> ThreadCount:
+def num_interruptions() -> int:
+    """How often the system took a core from a thread of this process that had a use for it."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """What a step is measured by: seconds, and interruptions that it met."""
+
+    clock: Callable[[], float] = time.perf_counter
+    interruptions: Callable[[], int] = num_interruptions
+
+
+def measured(step: Callable[[int], object], num_cores: int, meters: Meters = Meters()) -> ThreadCount:
     """By timing steps of each width, a call with their number of rows, with 1, 2, 4, … threads up to one a core.
 
     A model whose narrow steps alone take the time that there is for all has every core for the others.
     """
+    clock = meters.clock
     ends, by_limit = clock() + len(WIDTHS) * MAX_S, dict[int, int]()
     for num_rows, limit in WIDTHS.items():
-        by_limit[limit] = fewest(_timed(step, num_rows, num_cores, clock)) if clock() < ends else num_cores
+        by_limit[limit] = fewest(_timed(step, num_rows, num_cores, meters)) if clock() < ends else num_cores
     torch.set_num_threads(num_cores)
     return ThreadCount(by_limit)
 
 
-def _timed(
-    step: Callable[[int], object], num_rows: int, num_cores: int, clock: Callable[[], float]
-) -> dict[int, float]:
-    """Threads → least seconds of a step. They take turns, so that a moment of other work does not hit one alone."""
-    least_s = dict.fromkeys(candidates(num_cores), float("inf"))
-    ends = clock() + MAX_S
-    for turn in range(NUM_TIMES + 1):
-        for number in least_s:
+def _timed(step: Callable[[int], object], num_rows: int, num_cores: int, meters: Meters) -> dict[int, float]:
+    """Threads → least seconds of a step, of those that were not interrupted where there are any.
+
+    They take turns, so that a moment of other work does not hit one alone.
+    """
+    times = {number: list[tuple[bool, float]]() for number in candidates(num_cores)}
+    ends = meters.clock() + MAX_S
+    for turn in itertools.count():
+        for number, of_number in times.items():
             torch.set_num_threads(number)
-            started = clock()
+            started, before = meters.clock(), meters.interruptions()
             step(num_rows)
+            seconds = meters.clock() - started
             if turn:  # the first touches memory that was never read
-                least_s[number] = min(least_s[number], clock() - started)
-        if turn and clock() > ends:
+                of_number.append((meters.interruptions() > before, seconds))
+        is_clear = all(sum(not cut for cut, _ in of_number) >= NUM_QUIET for of_number in times.values())
+        if (turn >= NUM_TIMES and is_clear) or (turn and meters.clock() > ends):
             break
-    return least_s
+    return {number: min(of_number)[1] for number, of_number in times.items()}
 
 
 def candidates(num_cores: int) -> list[int]:

@@ -1,9 +1,14 @@
 """A step has as few threads as make it hardly slower."""
 
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 
-from forerun.engine.thread_count import ThreadCount, candidates, measured
+from forerun.engine.cores import num_cores
+from forerun.engine.thread_count import Meters, ThreadCount, candidates, measured, num_interruptions
 
 
 @pytest.fixture(autouse=True)
@@ -14,16 +19,21 @@ def threads_are_as_before():
 
 
 class Machine:
-    """Time that only steps take, each as long as `seconds` says of its threads and its rows."""
+    """Time that only steps take, each as long as `seconds` says of its threads and its rows.
 
-    def __init__(self, seconds, stalls=()):
+    is_busy: whether other work holds a core during a step, which then takes as long as on one thread and a bit more.
+    """
+
+    def __init__(self, seconds, stalls=(), is_busy=lambda step: False):
         self.now_s, self._seconds, self._stalls, self.num_steps = 0.0, seconds, stalls, 0
-
-    def clock(self):
-        return self.now_s
+        self._is_busy, self.num_interruptions = is_busy, 0
+        self.meters = Meters(lambda: self.now_s, lambda: self.num_interruptions)
 
     def step(self, num_rows):
-        self.now_s += self._seconds(torch.get_num_threads(), num_rows) * (10 if self.num_steps in self._stalls else 1)
+        threads, is_busy = torch.get_num_threads(), self._is_busy(self.num_steps)
+        seconds = self._seconds(1, num_rows) * 1.02 if is_busy else self._seconds(threads, num_rows)
+        self.now_s += seconds * (10 if self.num_steps in self._stalls else 1)
+        self.num_interruptions += is_busy and threads > 1
         self.num_steps += 1
 
 
@@ -33,7 +43,7 @@ def threads(count, num_rows):
 
 
 def narrow(machine, num_cores):
-    return threads(measured(machine.step, num_cores, machine.clock), 5)
+    return threads(measured(machine.step, num_cores, machine.meters), 5)
 
 
 def test_one_thread_serves_where_more_bring_little():
@@ -54,6 +64,31 @@ def test_the_first_steps_do_not_count():
     assert narrow(Machine(lambda n, rows: 0.02 if n == 1 else 0.012, {0, 1}), 2) == 2
 
 
+def test_it_waits_for_steps_that_other_services_do_not_interrupt():
+    """As they start: nothing but interrupted steps for longer than the least number of them takes."""
+    assert narrow(Machine(lambda n, rows: 0.007 / n, is_busy=lambda step: step < 100), 2) == 2
+
+
+def test_where_all_is_interrupted_it_takes_what_there_is():
+    """The control: two threads show nothing, and the time that there is for it ends."""
+    machine = Machine(lambda n, rows: 0.007 / n, is_busy=lambda step: True)
+    assert narrow(machine, 2) == 1
+    assert machine.now_s < 7
+
+
+def test_a_process_that_shares_its_core_is_interrupted():
+    """On a machine whose cores all have other work for a while."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * num_cores())]
+    try:
+        ends, before = time.monotonic() + 30, num_interruptions()
+        while num_interruptions() == before:
+            assert time.monotonic() < ends
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def test_slow_steps_are_timed_no_longer_than_it_takes_to_see():
     machine = Machine(lambda n, rows: 8.0 / n)
     assert narrow(machine, 4) == 4
@@ -69,7 +104,7 @@ def test_all_cores_are_among_the_candidates():
 def test_wide_steps_have_more():
     """A microsecond a row that threads share, and 2 ms for each that is woken."""
     machine = Machine(lambda n, rows: 0.010 + rows * 1e-4 / n + 0.002 * (n - 1))
-    count = measured(machine.step, 2, machine.clock)
+    count = measured(machine.step, 2, machine.meters)
     assert [threads(count, rows) for rows in (1, 32, 33, 128, 129, 5000)] == [1, 1, 1, 1, 2, 2]
     assert str(count) == "1/1/2"
 
