@@ -68,8 +68,10 @@ class GraphLibrary:
         self._check(
             self._library.AOTInductorModelContainerRun(self._container, handles, sizes[0], output, sizes[1], None, None)
         )
-        result: torch.Tensor = aoti.alloc_tensor_by_stealing_from_void_ptr(_capsule_of(output[0], None, None))
-        return result
+        # The one for a lone tensor leaves the callee's reference behind.
+        (result,) = aoti.alloc_tensors_by_stealing_from_void_ptrs([_capsule_of(output[0], None, None)])
+        given: torch.Tensor = result
+        return given
 
     def __del__(self) -> None:
         if self._container:

@@ -47,7 +47,8 @@ def in_c(operator, query, key, value, step, options):
     torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
     if error:
         raise RuntimeError("the operator failed")
-    return torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(capsule(output, None, None))
+    (result,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule(output, None, None)])
+    return result
 
 
 def in_python(query, key, value, step, options):

@@ -2,8 +2,10 @@
 
 import ctypes
 import os
+import resource
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,6 +56,10 @@ def slow(tmp_path_factory):
     return by_torch, GraphLibrary(library)
 
 
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def seen_meanwhile(run):
     """How often another thread got to run while `run` did."""
     count, is_over = 0, False
@@ -80,6 +86,22 @@ def test_it_gives_what_torchs_loader_gives(slow):
     rows = torch.randn(WIDTH, WIDTH)
     assert torch.equal(library(rows), by_torch(rows))
     assert torch.equal(library(rows), by_torch(rows))
+
+
+def test_nothing_that_went_in_or_came_out_is_kept(slow):
+    _, library = slow
+
+    def grown_by(keep):
+        kept, before = [], resident_bytes()
+        for _ in range(60):
+            output = library(torch.randn(WIDTH, WIDTH))
+            kept += [output] if keep else []
+        return resident_bytes() - before
+
+    grown_by(keep=False)
+    one = 4 * WIDTH * WIDTH
+    assert grown_by(keep=False) < 20 * one
+    assert grown_by(keep=True) > 40 * one, "the control"
 
 
 def test_other_threads_run_meanwhile(slow):
