@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 WIDTH = 512
-NUM_PRODUCTS = 60
+NUM_PRODUCTS = 12
 
 
 class Slow(torch.nn.Module):
