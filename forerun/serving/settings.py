@@ -29,6 +29,7 @@ class ServiceConfig:
     kv_cache: str = option("auto", "keys and values: auto is the activations' dtype, fp8 halves it", ("auto", "fp8"))
     deterministic: bool = option(False, "fixed kernel shapes: neighbours and chunks change no bit, at a cost in speed")
     threads: int = option(0, "CPU threads of a forward; 0 is as many as pay, at most one a core")
+    max_threads: int = option(0, "with --threads 0, most of them; 0 is one a core")
     cache_tokens: int = option(0, "tokens that the KV cache holds; 0 takes --memory-fraction of what is free")
     memory_fraction: float = option(0.2, "share of the free memory for the KV cache")
     block_size: int = option(16, "tokens per cache block")

@@ -34,7 +34,7 @@ def prepare(
     config: ServiceConfig, folder: Path, model_id: str, embedding_from: Path | None = None, ranks: Ranks | None = None
 ) -> build.EngineSettings:
     """Settings of an engine in this process, whose torch is ready for it afterwards."""
-    num_threads = config.threads or num_cores()
+    num_threads = config.threads or min(num_cores(), config.max_threads or num_cores())
     torch_setup.prepare(num_threads)
     return build.EngineSettings(
         folder=folder,

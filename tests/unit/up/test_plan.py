@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from forerun.errors import ConfigError
+from forerun.up import plan as plan_module
 from forerun.up.config import UpConfig
 from forerun.up.plan import check_ports, make_plan
 from tests.support.ports import free_ports
@@ -41,6 +42,14 @@ def test_threads_that_wait_burn_no_core():
     plan = make_plan(UpConfig())
     assert all(s.environ["OMP_WAIT_POLICY"] == "PASSIVE" for s in (plan.draft, plan.target, plan.gateway))
     assert all(0 < int(s.environ["GOMP_SPINCOUNT"]) < 10_000 for s in (plan.draft, plan.target, plan.gateway))
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (8, 2), (16, 4)])
+def test_the_draft_leaves_most_cores_to_the_target(monkeypatch, cores, threads):
+    monkeypatch.setattr(plan_module, "num_cores", lambda: cores)
+    plan = make_plan(UpConfig())
+    assert flag(plan.draft, "--max-threads") == str(threads)
+    assert "--max-threads" not in plan.target.module_args
 
 
 def test_free_ports_are_fine():
