@@ -59,9 +59,10 @@ async def test_the_text_is_the_targets_own(tiny_target, tiny_draft, params, has_
         plain, _ = await generated(off, params, k=0)
         text, stats = await generated(own, params)
         assert text == plain
-        drafted = _count(registry, "draft_tokens")
+        drafted, accepted = _count(registry, "draft_tokens"), _count(registry, "accepted_tokens")
         assert 0 < drafted <= stats.num_draft_tokens
-        assert 0 < _count(registry, "accepted_tokens") <= drafted
+        # Beside a service the clock chooses who drafts: it may be theirs once only, and that one wrong.
+        assert (0 if has_draft else 1) <= accepted <= drafted
 
 
 async def test_without_a_service_all_that_is_counted_is_theirs(tiny_target):
