@@ -68,7 +68,7 @@ def _export(loaded: LoadedModel) -> torch.export.ExportedProgram:
 def _native_calls(exported: torch.export.ExportedProgram) -> dict[Any, list[str]]:
     """Operators of ours that are called by their C name; through torch's dispatcher a call costs microseconds more."""
     calls: dict[Any, list[str]] = {}
-    if _attends(exported.graph_module):
+    if _attends(exported.graph_module) and native_library.serves():
         calls[paged_op.operator()] = [native_library.C_SHIM]
     if native_linear.serves() and siblings.products(exported.graph_module):
         siblings.merge(exported.graph_module)

@@ -16,6 +16,7 @@ from forerun.engine import (
     memory,
     model,
     reduction,
+    timing_turn,
 )
 from forerun.engine.attention import choice
 from forerun.engine.attention.base import AttentionBackend
@@ -35,7 +36,6 @@ from forerun.engine.scheduler import Scheduler
 from forerun.engine.sequence_table import SequenceTable
 from forerun.engine.tiled_runner import TiledRunner
 from forerun.errors import ConfigError
-from forerun.models.cache_folder import cache_folder, locked
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def build_part(settings: EngineSettings) -> Part:
     cache = KvCache(shape, num_blocks, settings.block_size, device, scales)
     runner = runner_for(settings, loaded, cache, shape, max_len)
     if settings.adapts_threads:
-        with locked(cache_folder("locks") / "timing"):  # services that time their steps at once time each other
+        with timing_turn.taken():
             threads = runner.adapt_threads(settings.num_threads)
         log.info("threads of a round, a batch, a prompt: %s", threads)
     label = f"{runner.backend.name} {how} {device.type}" + (" fp8-kv" if scales else "")

@@ -79,7 +79,7 @@ class Recipe:
             [version(package) for package in _COMPILED_WITH],
             platform.machine(),
             native_code.cpu_flags(),
-            native_library.LAYOUT,
+            native_library.LAYOUT if native_library.serves() else "without the attention kernel",
             [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
         ]
         if self.precision in ("int8", "int4"):

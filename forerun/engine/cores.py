@@ -4,7 +4,8 @@ import os
 from math import ceil
 from pathlib import Path
 
-from forerun.engine.memory import CGROUP
+CGROUP = Path("/sys/fs/cgroup")
+"""What bounds this process's container, where something does."""
 
 
 def num_cores() -> int:

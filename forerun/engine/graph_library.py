@@ -6,6 +6,7 @@ one calls the same functions (torch/csrc/inductor/aoti_runtime/interface.h) with
 
 import ctypes
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from forerun.errors import ConfigError
 
 LIBRARY = "model.so"
 
-_capsule_of = ctypes.pythonapi.PyCapsule_New
-_capsule_of.argtypes, _capsule_of.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
-_pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_in.argtypes, _pointer_in.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+capsule_of = _capsule(("PyCapsule_New", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+pointer_in = _pointer(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
 def take_out(package: Path) -> Path:
@@ -34,7 +35,8 @@ def take_out(package: Path) -> Path:
         if len(libraries) != 1 or any(found["nodes"] for found in lists):
             return package
         library = package.with_name(LIBRARY)
-        library.write_bytes(files.read(libraries[0]))
+        with files.open(libraries[0]) as packed, library.open("wb") as output:
+            shutil.copyfileobj(packed, output)
     package.unlink()
     return library
 
@@ -51,32 +53,25 @@ class GraphLibrary:
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
             raise ConfigError(f"the compiled model {library} cannot be loaded: {error}") from error
-        one_runner = ctypes.c_size_t(1)
-        self._check(
-            self._library.AOTInductorModelContainerCreateWithDevice(
-                ctypes.byref(self._container), one_runner, b"cpu", None
-            )
-        )
+        create, one_runner = self._library.AOTInductorModelContainerCreateWithDevice, ctypes.c_size_t(1)
+        if create(ctypes.byref(self._container), one_runner, b"cpu", None):
+            raise ConfigError(f"the compiled model {library} cannot be loaded; what it said stands above")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Raises RuntimeError where the graph fails; it has written to stderr why."""
         aoti: Any = torch._C._aoti
         capsules = aoti.unsafe_alloc_void_ptrs_from_tensors(list(inputs))
-        handles = (ctypes.c_void_p * len(inputs))(*(_pointer_in(capsule, None) for capsule in capsules))
+        handles = (ctypes.c_void_p * len(inputs))(*(pointer_in(capsule, None) for capsule in capsules))
         output = (ctypes.c_void_p * 1)()
         sizes = ctypes.c_size_t(len(inputs)), ctypes.c_size_t(1)
-        self._check(
-            self._library.AOTInductorModelContainerRun(self._container, handles, sizes[0], output, sizes[1], None, None)
-        )
+        run = self._library.AOTInductorModelContainerRun
+        if run(self._container, handles, sizes[0], output, sizes[1], None, None):
+            raise RuntimeError("the compiled model failed; what it said stands above")
         # The one for a lone tensor leaves the callee's reference behind.
-        (result,) = aoti.alloc_tensors_by_stealing_from_void_ptrs([_capsule_of(output[0], None, None)])
+        (result,) = aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule_of(output[0], None, None)])
         given: torch.Tensor = result
         return given
 
     def __del__(self) -> None:
         if self._container:
             self._library.AOTInductorModelContainerDelete(self._container)
-
-    def _check(self, error: int) -> None:
-        if error:
-            raise RuntimeError("the compiled model failed; what it said stands above")

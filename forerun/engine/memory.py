@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-CGROUP = Path("/sys/fs/cgroup")
+from forerun.engine.cores import CGROUP
 
 
 def free_bytes(device: torch.device) -> int:

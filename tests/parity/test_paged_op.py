@@ -8,6 +8,7 @@ import torch
 from forerun.engine import attention, paged_attention
 from forerun.engine.attention import native_library, paged_native
 from forerun.engine.attention.base import Segment
+from forerun.engine.graph_library import capsule_of, pointer_in
 from forerun.engine.kv_cache import KvCache, KvShape
 from forerun.engine.paged_op import PagedStep
 
@@ -29,10 +30,9 @@ def operator():
 
 def in_c(operator, query, key, value, step, options):
     """Tensors go in by pointers that the callee does not keep, and one comes out that is the caller's."""
-    pointer, capsule = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
     tensors = [query, key, value, step, *([] if options["sinks"] is None else [options["sinks"]])]
     capsules = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(tensors)
-    handles = [ctypes.c_void_p(pointer(found, None)) for found in capsules]
+    handles = [ctypes.c_void_p(pointer_in(found, None)) for found in capsules]
     sinks = ctypes.byref(handles[4]) if len(handles) > 4 else None
     output = ctypes.c_void_p()
     error = operator(
@@ -47,7 +47,7 @@ def in_c(operator, query, key, value, step, options):
     torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
     if error:
         raise RuntimeError("the operator failed")
-    (result,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule(output, None, None)])
+    (result,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule_of(output, None, None)])
     return result
 
 
@@ -63,7 +63,12 @@ def options_with(features):
         "scale": HEAD_DIM**-0.5,
         "window": 11 if features == "window" else 0,
         "softcap": 3.0 if features == "softcap" else 0.0,
-        "sinks": {"sinks": sinks, "bf16 sinks": sinks.bfloat16()}.get(features),
+        "sinks": {
+            "sinks": sinks,
+            "bf16 sinks": sinks.bfloat16(),
+            "fp16 sinks": sinks.half(),
+            "strided sinks": sinks.repeat_interleave(2)[::2],
+        }.get(features),
     }
 
 
@@ -100,9 +105,9 @@ class House:
 def assert_alike(operator, features="plain", layers_seen=None, **facts):
     ours, other = House(**facts), House(**facts)
     untouched = ours.memory()
-    options, step = options_with(features), ours.step(layers_seen)
+    options, step, others = options_with(features), ours.step(layers_seen), other.step()
     output = in_c(operator, *ours.rows, step.handle, options)
-    assert torch.equal(output, in_python(*other.rows, other.step().handle, options))
+    assert torch.equal(output, in_python(*other.rows, others.handle, options))
     assert torch.equal(ours.memory(), other.memory())
     assert not torch.equal(ours.memory(), untouched)
     assert output.shape == (1, ours.rows[0].shape[2], HEADS, HEAD_DIM)
@@ -111,7 +116,9 @@ def assert_alike(operator, features="plain", layers_seen=None, **facts):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("features", ["plain", "window", "softcap", "sinks", "bf16 sinks"])
+@pytest.mark.parametrize(
+    "features", ["plain", "window", "softcap", "sinks", "bf16 sinks", "fp16 sinks", "strided sinks"]
+)
 def test_c_gives_pythons_bits(operator, features, dtype, monkeypatch):
     house = House(dtype)
     assert house.step().call.step is not None
@@ -149,9 +156,9 @@ def test_what_fails_in_python_fails_in_c(operator):
 def test_another_steps_slots_are_noticed(operator):
     """The control of what is compared: one row written elsewhere."""
     ours, other = House(torch.bfloat16), House(torch.bfloat16)
-    step = ours.step()
+    step, others = ours.step(), other.step()
     step.slots[0] += 1
     options = options_with("plain")
     output = in_c(operator, *ours.rows, step.handle, options)
-    assert not torch.equal(output, in_python(*other.rows, other.step().handle, options))
+    assert not torch.equal(output, in_python(*other.rows, others.handle, options))
     assert not torch.equal(ours.memory(), other.memory())

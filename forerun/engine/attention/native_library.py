@@ -104,6 +104,15 @@ def load() -> NativeLibrary:
         raise ConfigError(f"the attention kernel {library} cannot be loaded: {error}") from error
 
 
+def serves() -> bool:
+    """Whether this machine has, or can compile, the kernel."""
+    try:
+        load()
+    except ConfigError:
+        return False
+    return True
+
+
 def _openmp_parallel() -> int | None:
     for path in _openmp_runtimes():
         parallel = getattr(ctypes.CDLL(path), _PARALLEL, None)

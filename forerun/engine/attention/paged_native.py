@@ -1,7 +1,7 @@
 """The fast CPU backend: a kernel that walks the block tables itself, where paged_cpu gathers their blocks first.
 
 A row's output is the same bit by bit whatever stands beside it in the batch, however its sequence is cut into steps,
-and with any number of threads: see native/attend.cpp. bf16 scores and sums are float32, weights are rounded to bf16
+and with any number of threads: see native/attend.h. bf16 scores and sums are float32, weights are rounded to bf16
 where the machine multiplies bf16.
 """
 
@@ -117,11 +117,7 @@ def step_call(plan: NativePlan, cache: KvCache, slots: torch.Tensor) -> StepCall
 
 def serves(head_dim: int) -> bool:
     """Whether it takes heads of this size, and this machine has, or can compile, the kernel."""
-    try:
-        native_library.load()
-    except ConfigError:
-        return False
-    return head_dim % HEAD_DIM_STEP == 0 and head_dim <= MAX_HEAD_DIM
+    return native_library.serves() and head_dim % HEAD_DIM_STEP == 0 and head_dim <= MAX_HEAD_DIM
 
 
 def check(query: torch.Tensor, cache: LayerCache) -> None:

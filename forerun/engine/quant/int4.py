@@ -5,6 +5,7 @@ output channel, chosen as int8's. So a product in int4 is one in int8 whose weig
 that have only 16 evenly spaced values in a group, as those of 4-bit GGUF files, are what they are in int8.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import nn
 
 from forerun.engine.quant import int8, native_linear
 from forerun.engine.quant.integer import IntegerLinear, NativeIntegerLinear, replace
+
+log = logging.getLogger(__name__)
 
 GROUP = 32
 LARGEST = 15
@@ -62,6 +65,8 @@ def native(linear: nn.Linear) -> NativeIntegerLinear:
 def quantize(module: Any) -> None:
     """Replaces every linear layer of `module`; the head, whose every error is a wrong word, has int8."""
     head = module.get_output_embeddings()
+    if not native_linear.serves():
+        log.warning("--precision int4 takes int8's memory here: its kernel is for x86-64 CPUs with a C++ compiler")
 
     def made(_: str, linear: nn.Linear, is_native: bool) -> nn.Module:
         in_eight = linear is head

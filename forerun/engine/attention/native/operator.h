@@ -59,7 +59,10 @@ struct Operator {
         FORERUN_TRY(values.read(value));
         const bool fits = paged->step && fits_cache(queries, *paged) && fits_cache(keys, *paged) &&
                           fits_cache(values, *paged) && keys.sizes[1] == paged->num_kv_heads;
-        return fits ? in_c(*paged, queries, keys, values) : in_python();
+        std::vector<float> sink_logits;
+        if (fits && sinks) FORERUN_TRY(read_sinks(sink_logits));
+        const bool has_sinks = !sinks || static_cast<int64_t>(sink_logits.size()) == queries.sizes[1];
+        return fits && has_sinks ? in_c(*paged, queries, keys, values, sink_logits) : in_python();
     }
 
    private:
@@ -67,7 +70,8 @@ struct Operator {
         return view.bytes == paged.bytes && view.sizes[3] == paged.head_dim && view.strides[3] == 1;
     }
 
-    AOTITorchError in_c(const PagedStep& paged, const View& queries, const View& keys, const View& values) const {
+    AOTITorchError in_c(const PagedStep& paged, const View& queries, const View& keys, const View& values,
+                        const std::vector<float>& sink_logits) const {
         const int64_t num_heads = queries.sizes[1], num_rows = queries.sizes[2], head_dim = queries.sizes[3];
         const int64_t row_bytes = num_heads * head_dim * paged.bytes;
         write(paged, keys, paged.keys[layer]);
@@ -77,8 +81,6 @@ struct Operator {
             by_row.resize(paged.num_rows * row_bytes);
             for (int64_t row = 0; row < paged.num_rows; ++row) queries.copy_row(row, by_row.data() + row * row_bytes);
         }
-        std::vector<float> sink_logits;
-        if (sinks) FORERUN_TRY(read_sinks(num_heads, sink_logits));
         const int64_t sizes[] = {1, num_rows, num_heads, head_dim};
         const int64_t strides[] = {num_rows * num_heads * head_dim, num_heads * head_dim, head_dim, 1};
         const int32_t dtype = paged.bytes == 2 ? aoti_torch_dtype_bfloat16() : aoti_torch_dtype_float32();
@@ -110,14 +112,19 @@ struct Operator {
         for (int64_t row = 0; row < paged.num_rows; ++row) rows.copy_row(row, cache + paged.slots[row] * row_bytes);
     }
 
-    AOTITorchError read_sinks(int64_t num_heads, std::vector<float>& logits) const {
+    // Leaves logits empty where they are stored in another way than float32 or bfloat16 side by side.
+    AOTITorchError read_sinks(std::vector<float>& logits) const {
         void* data;
         int32_t dtype;
+        int64_t count;
+        bool is_contiguous;
         FORERUN_TRY(aoti_torch_get_data_ptr(*sinks, &data));
         FORERUN_TRY(aoti_torch_get_dtype(*sinks, &dtype));
+        FORERUN_TRY(aoti_torch_get_numel(*sinks, &count));
+        FORERUN_TRY(aoti_torch_is_contiguous(*sinks, &is_contiguous));
         const bool is_wide = dtype == aoti_torch_dtype_float32();
-        if (!is_wide && dtype != aoti_torch_dtype_bfloat16()) return AOTI_TORCH_FAILURE;
-        for (int64_t head = 0; head < num_heads; ++head) {
+        if (!is_contiguous || !(is_wide || dtype == aoti_torch_dtype_bfloat16())) return AOTI_TORCH_SUCCESS;
+        for (int64_t head = 0; head < count; ++head) {
             const uint32_t bits = is_wide ? 0 : static_cast<uint32_t>(static_cast<const uint16_t*>(data)[head]) << 16;
             logits.push_back(is_wide ? static_cast<const float*>(data)[head] : as<float>(bits));
         }
@@ -139,13 +146,23 @@ struct Operator {
         for (int i = 0; i < 4; ++i) FORERUN_TRY(owned(tensors[i], &stack[i]));
         if (sinks) {
             StableIValue* some;
-            FORERUN_TRY(torch_new_stable_ivalue(&some));
+            FORERUN_TRY(new_value(&some));
             FORERUN_TRY(owned(*sinks, some));
             stack[8] = as<StableIValue>(some);
         }
         FORERUN_TRY(aoti_torch_call_dispatcher("forerun::paged_attention", "", stack));
         *output = as<AtenTensorHandle>(stack[0]);
         return AOTI_TORCH_SUCCESS;
+    }
+
+    // torch frees it.
+    static AOTITorchError new_value(StableIValue** value) {
+#if defined(TORCH_VERSION_2_13_0) && TORCH_FEATURE_VERSION >= TORCH_VERSION_2_13_0
+        return torch_new_stable_ivalue(value);
+#else
+        *value = new StableIValue(0);
+        return AOTI_TORCH_SUCCESS;
+#endif
     }
 
     static AOTITorchError owned(AtenTensorHandle tensor, StableIValue* value) {
