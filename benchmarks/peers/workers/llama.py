@@ -59,17 +59,22 @@ def _complete(server: Any, job: Job, index: int, pieces: list[tuple[float, int]]
         "seed": index,
         "ignore_eos": True,
         "cache_prompt": False,
-        "return_tokens": True,
+        "timings_per_token": True,
         "stream": True,
     }
     errors: list[Any] = []
+    num_tokens = 0
 
     def take(chunk: Any) -> None:
+        """A chunk is text, of as many tokens as it took to be whole; its timings count those of the answer so far."""
+        nonlocal num_tokens
         now = time.perf_counter()
         if "error" in chunk:
             errors.append(chunk["error"])
-        elif count := len(chunk.get("tokens", ())):
-            pieces.append((now, count))
+            return
+        before, num_tokens = num_tokens, chunk.get("timings", {}).get("predicted_n", num_tokens)
+        if num_tokens > before:
+            pieces.append((now, num_tokens - before))
 
     server.handle_completions(request, take)
     if errors:
