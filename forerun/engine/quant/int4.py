@@ -2,7 +2,7 @@
 
 A weight is `scale * ((level * step + base) >> 8)`: level of 4 bits, step and base of 16 for each group, one scale per
 output channel, chosen as int8's. So a product in int4 is one in int8 whose weights take 5 bits of memory, and weights
-that have only 16 evenly spaced values in a group, as those of 4-bit GGUF files, are what they are in int8.
+that have only 16 evenly spaced values in a group, as those of 4-bit GGUF files, are within a level of their int8.
 """
 
 import logging
@@ -68,10 +68,9 @@ def quantize(module: Any) -> None:
     if not native_linear.serves():
         log.warning("--precision int4 takes int8's memory here: its kernel is for x86-64 CPUs with a C++ compiler")
 
-    def made(_: str, linear: nn.Linear, is_native: bool) -> nn.Module:
-        in_eight = linear is head
-        if is_native:
-            return int8.native(linear) if in_eight else native(linear)
-        return int8.plain(linear) if in_eight else plain(linear)
+    def made(linear: nn.Linear, is_native: bool) -> nn.Module:
+        if linear is head:
+            return int8.made(linear, is_native)
+        return native(linear) if is_native else plain(linear)
 
     replace(module, made)

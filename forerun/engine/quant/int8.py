@@ -38,6 +38,11 @@ def native(linear: nn.Linear) -> NativeIntegerLinear:
     return NativeIntegerLinear(native_linear.pack(weight), scale, linear.bias)
 
 
+def made(linear: nn.Linear, is_native: bool) -> nn.Module:
+    """On our kernel or without it."""
+    return native(linear) if is_native else plain(linear)
+
+
 def quantize(module: Any) -> None:
     """Replaces every linear layer of `module`, the head included; the embedding stays."""
-    replace(module, lambda _, linear, is_native: native(linear) if is_native else plain(linear))
+    replace(module, made)

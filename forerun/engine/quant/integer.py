@@ -58,10 +58,10 @@ def takes(linear: nn.Linear) -> bool:
     return weight.dtype == torch.bfloat16 and weight.is_cpu and linear.in_features <= native_linear.MAX_DEPTH
 
 
-def replace(module: Any, made: Callable[[str, nn.Linear, bool], nn.Module]) -> None:
-    """Puts `made(name, linear, is_native)` in the place of every linear layer of `module`."""
+def replace(module: Any, made: Callable[[nn.Linear, bool], nn.Module]) -> None:
+    """Puts `made(linear, is_native)` in the place of every linear layer of `module`."""
     serves = native_linear.serves()
     for name, child in list(module.named_modules()):
         if isinstance(child, nn.Linear):
             parent, _, own_name = name.rpartition(".")
-            setattr(module.get_submodule(parent), own_name, made(name, child, serves and takes(child)))
+            setattr(module.get_submodule(parent), own_name, made(child, serves and takes(child)))
