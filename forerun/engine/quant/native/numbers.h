@@ -34,10 +34,12 @@ template <int LINES>
 struct Ahead {
     const void* from;
 
-    void ask(int step) const {
+    // Of a step's lines the part `part` of `parts`.
+    void ask(int step, int part = 0, int parts = 1) const {
         if constexpr (LINES > 0) {
             const char* line = static_cast<const char*>(from) + static_cast<long>(step) * LINES * LINE;
-            for (int i = 0; i < LINES; ++i) __builtin_prefetch(line + i * LINE, 0, 3);
+            for (int i = part * LINES / parts; i < (part + 1) * LINES / parts; ++i)
+                __builtin_prefetch(line + i * LINE, 0, 3);
         }
     }
 };
