@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from forerun.config import option
 from forerun.models.bundled import DRAFT_NAME, NAME
 
+PRECISIONS = ("auto", "bf16", "int8", "int4", "fp8", "fp32")
+
 
 @dataclass(frozen=True)
 class UpConfig:
@@ -21,8 +23,11 @@ class UpConfig:
     target_metrics_port: int = option(9052, "port of the target's /metrics")
     precision: str = option(
         "auto",
-        "weights: bf16, int8, int4, fp8 or fp32; auto is bf16 or int8, the faster of them here",
-        ("auto", "bf16", "int8", "int4", "fp8", "fp32"),
+        "the target's weights: bf16, int8, int4, fp8 or fp32; auto is bf16 or int8, the faster of them here",
+        PRECISIONS,
+    )
+    draft_precision: str = option(
+        "auto", "the draft's weights: how much is accepted hangs on them, never the law of what comes out", PRECISIONS
     )
     compile: str = option(
         "auto", "compile the models for this CPU at the first start; auto does where it can", ("auto", "on", "off")

@@ -75,7 +75,7 @@ def _draft_flags(config: UpConfig, draft_model: str) -> dict[str, str | int]:
         "--host": config.host,
         "--port": config.draft_port,
         "--metrics-port": config.draft_metrics_port,
-        "--precision": config.precision,
+        "--precision": config.draft_precision,
         "--compile": config.compile,
         "--max-threads": max(1, int(DRAFTS_SHARE * num_cores())),
     }

@@ -102,7 +102,7 @@ def running(cache, *flags):
 def up(cache):
     """In fp32: in bf16 a step over K + 1 rows may decide a near-tie otherwise than one over a single row (case 10)."""
     started = time.monotonic()
-    with running(cache, "--precision", "fp32") as up:
+    with running(cache, "--precision", "fp32", "--draft-precision", "fp32") as up:
         up.wait_for("Ctrl-C")
         up.start_s = time.monotonic() - started
         yield up

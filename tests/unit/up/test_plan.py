@@ -52,6 +52,12 @@ def test_the_draft_leaves_most_cores_to_the_target(monkeypatch, cores, threads):
     assert "--max-threads" not in plan.target.module_args
 
 
+def test_the_drafts_weights_are_its_own_affair():
+    plan = make_plan(UpConfig(precision="bf16"))
+    assert (flag(plan.target, "--precision"), flag(plan.draft, "--precision")) == ("bf16", "auto")
+    assert flag(make_plan(UpConfig(draft_precision="fp32")).draft, "--precision") == "fp32"
+
+
 def test_free_ports_are_fine():
     check_ports(some_config())
 
