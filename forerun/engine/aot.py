@@ -25,7 +25,7 @@ from forerun.engine import graph_library, paged_op, torch_setup
 from forerun.engine.attention import native_library
 from forerun.engine.compiled import FACTS, MIN_SIZE, PACKAGE, Recipe
 from forerun.engine.model import LoadedModel, load
-from forerun.engine.quant import native_linear, siblings
+from forerun.engine.quant import bf16, native_linear, siblings
 
 _ROWS, _LOGITS = 5, 3  # distinct, and neither of them a size with a meaning
 _MAX_SIZE = 1 << 20
@@ -36,6 +36,8 @@ def compile_into(output: Path, recipe: Recipe) -> None:
     """Writes the package and the facts that are not in the model folder's own files."""
     torch_setup.prepare(recipe.num_threads)
     loaded = load(recipe.folder, recipe.precision, torch.device("cpu"), recipe.embedding_from)
+    if recipe.precision == "bf16" and bf16.pays():
+        bf16.pack(loaded.forward)
     with torch.no_grad():
         calls = package(_export(loaded), output / PACKAGE)
     file = graph_library.take_out(output / PACKAGE)

@@ -20,7 +20,7 @@ from forerun.engine import huge_pages, native_code
 from forerun.engine.attention import native_library
 from forerun.engine.graph_library import LIBRARY, GraphLibrary
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
-from forerun.engine.quant import native_linear
+from forerun.engine.quant import bf16, native_linear
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import (
     OWN_ALONE,
@@ -48,7 +48,7 @@ _COMPILED_WITH = ("torch", "transformers")
 
 
 _KERNELS: dict[str, Callable[[], object]] = {
-    "forerun::integer_linear": native_linear.register,
+    "forerun::packed_linear": native_linear.register,
     "forerun::paged_attention": native_library.load,
 }
 
@@ -82,10 +82,8 @@ class Recipe:
             native_library.LAYOUT if native_library.serves() else "without the attention kernel",
             [_content(folder) for folder in (self.folder, self.embedding_from) if folder is not None],
         ]
-        if self.precision in ("int8", "int4"):
+        if bf16.pays() if self.precision == "bf16" else native_linear.serves():
             facts.append(native_linear.LAYOUT)
-            if not native_linear.serves():
-                facts.append("without the integer kernel")
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 

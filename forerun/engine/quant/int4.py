@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from forerun.engine.quant import int8, native_linear
-from forerun.engine.quant.integer import IntegerLinear, NativeIntegerLinear, replace
+from forerun.engine.quant.integer import IntegerLinear, replace
+from forerun.engine.quant.native_linear import PackedLinear
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +56,11 @@ def plain(linear: nn.Linear) -> IntegerLinear:
     return IntegerLinear(groups.codes()[:, : linear.in_features].contiguous(), scale, linear.bias)
 
 
-def native(linear: nn.Linear) -> NativeIntegerLinear:
+def native(linear: nn.Linear) -> PackedLinear:
     """On our kernel, which must take it."""
     groups, scale = quantized(linear.weight.detach())
     packed = native_linear.pack_groups(groups.levels, groups.steps, groups.bases)
-    return NativeIntegerLinear(packed, scale, linear.bias)
+    return PackedLinear(packed, scale, linear.bias)
 
 
 def quantize(module: Any) -> None:

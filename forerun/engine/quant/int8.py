@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from forerun.engine.quant import native_linear
-from forerun.engine.quant.integer import IntegerLinear, NativeIntegerLinear, replace
+from forerun.engine.quant.integer import IntegerLinear, replace
+from forerun.engine.quant.native_linear import PackedLinear
 
 LEVELS = 127
 _MIN_SCALE = 1e-12  # a channel of zeros
@@ -32,10 +33,10 @@ def plain(linear: nn.Linear) -> IntegerLinear:
     return IntegerLinear(*quantized(linear.weight.detach()), linear.bias)
 
 
-def native(linear: nn.Linear) -> NativeIntegerLinear:
+def native(linear: nn.Linear) -> PackedLinear:
     """On our kernel, which must take it."""
     weight, scale = quantized(linear.weight.detach())
-    return NativeIntegerLinear(native_linear.pack(weight), scale, linear.bias)
+    return PackedLinear(native_linear.pack(weight), scale, linear.bias)
 
 
 def made(linear: nn.Linear, is_native: bool) -> nn.Module:

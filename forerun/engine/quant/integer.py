@@ -34,24 +34,6 @@ class IntegerLinear(nn.Module):
         return product if self.bias is None else product + self.bias
 
 
-class NativeIntegerLinear(nn.Module):
-    """packed: see native_linear.pack and pack_groups. columns `[2, out] float32`: scales and biases."""
-
-    packed: torch.Tensor
-    columns: torch.Tensor
-
-    def __init__(self, packed: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> None:
-        super().__init__()
-        biases = torch.zeros_like(scale) if bias is None else bias.detach()
-        self.register_buffer("packed", packed)
-        self.register_buffer("columns", torch.stack([scale, biases]).float())
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """rows `[…, in] bf16` → `[…, out]`."""
-        product: torch.Tensor = torch.ops.forerun.integer_linear(rows, self.packed, self.columns)
-        return product
-
-
 def takes(linear: nn.Linear) -> bool:
     """Whether our kernel multiplies by this layer's weights."""
     weight = linear.weight

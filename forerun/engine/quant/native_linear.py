@@ -1,7 +1,7 @@
-"""Weights of 8 or 4 bits times activations as they are, as an operator: the kernel in native/, for graphs and Python.
+"""Packed weights of 16, 8 or 4 bits times activations as they are, as an operator: native/, for graphs and Python.
 
-What a row gives does not depend on the rows beside it, their number, the threads or the machine, not by a bit; see
-native/rows.h for how exact it is.
+What a row gives does not depend on the rows beside it, their number or the threads, not by a bit, and with weights of 8
+or 4 bits not on the machine either; see native/rows.h for how exact that is.
 """
 
 import ctypes
@@ -11,59 +11,61 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from forerun.engine import native_code
 from forerun.engine.native_code import Kernel
 from forerun.errors import ConfigError
 
-SCHEMA = "integer_linear(Tensor rows, Tensor packed, Tensor columns) -> Tensor"
+SCHEMA = "packed_linear(Tensor rows, Tensor packed, Tensor columns) -> Tensor"
 """rows `[…, K] bf16`, columns `[2, N] float32`: scales and biases → `[…, N] bf16`.
 
-packed is int8 of `pack`, or uint8 of `pack_groups`.
+packed is int8 or bf16 of `pack`, or uint8 of `pack_groups`.
 """
 
 C_SHIM = (
-    "AOTITorchError aoti_torch_cpu_integer_linear(AtenTensorHandle rows, AtenTensorHandle packed, "
+    "AOTITorchError aoti_torch_cpu_packed_linear(AtenTensorHandle rows, AtenTensorHandle packed, "
     "AtenTensorHandle columns, AtenTensorHandle* output)"
 )
 """What a compiled graph calls; the library that has it must be loaded before the graph's."""
 
-LAYOUT = 3  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
+LAYOUT = 4  # raise it when what graphs hold or call changes: the operator, its arguments, the order of packed weights
 
 MAX_DEPTH = 1 << 17
 """Of a row's sums, which stay below 2^31 so."""
 
-BLOCK_COLUMNS, _TILE_COLUMNS, _DEPTH, _QUAD = 32, 16, 64, 4  # see native/numbers.h
+BLOCK_COLUMNS, _TILE_COLUMNS, _LINE, _QUAD = 32, 16, 64, 4  # see native/numbers.h
 _STEP_GROUPS = 2  # see native/groups.h
+_BITS = {torch.bfloat16: 16, torch.int8: 8, torch.uint8: 4}
 _MACHINES = ("x86_64", "AMD64")
 
 
 def kernel() -> Kernel:
     """The sources in native/."""
-    folder, title, way_out = Path(__file__).parent / "native", "the integer kernel", "choose --precision bf16"
+    folder, title, way_out = Path(__file__).parent / "native", "the product kernel", "choose --precision bf16"
     return Kernel(folder, "linear.cpp", title, way_out, native_code.torch_flags())
 
 
 @functools.cache
 def register() -> Any:
-    """Defines torch.ops.forerun.integer_linear; what is returned keeps it defined, here as long as the process.
+    """Defines torch.ops.forerun.packed_linear; what is returned keeps it defined, here as long as the process.
 
     Raises ConfigError where the kernel cannot be compiled.
     """
     if platform.machine() not in _MACHINES:
-        raise ConfigError(f"the integer kernel is for x86-64, not for {platform.machine()}")
-    run = load().forerun_integer_linear
+        raise ConfigError(f"the product kernel is for x86-64, not for {platform.machine()}")
+    run = load().forerun_packed_linear
     library: Any = torch.library.Library("forerun", "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define(SCHEMA)
-    library.impl("integer_linear", functools.partial(multiply, run), "CPU")
-    torch.library.register_fake("forerun::integer_linear", _shape, lib=library)
+    library.impl("packed_linear", functools.partial(multiply, run), "CPU")
+    torch.library.register_fake("forerun::packed_linear", _shape, lib=library)
     return library
 
 
 def operator() -> Any:
     """As it stands in graphs. Needs `register`."""
-    return torch.ops.forerun.integer_linear.default
+    return torch.ops.forerun.packed_linear.default
 
 
 def serves() -> bool:
@@ -76,14 +78,17 @@ def serves() -> bool:
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
-    """`[N, K] int8` → `[N / 32, K / 64, 2, 16, 16, 4]` in the order in which the kernel reads it, padded with zeros.
+    """In the order in which the kernel reads it, padded with zeros.
 
-    A block of 32 columns is read along K, 64 numbers a step: two tiles of 16 columns, in each 16 times 4 numbers of
-    every column.
+    `[N, K]` int8 → `[N / 32, K / 64, 2, 16, 16, 4]`, bf16 → `[N / 32, K / 32, 2, 16, 16, 2]`.
+
+    A block of 32 columns is read along K, 64 bytes a step: two tiles of 16 columns, in each 16 times 4 bytes of every
+    column.
     """
     columns, depth = weight.shape
-    padded = functional.pad(weight, (0, -depth % _DEPTH, 0, -columns % BLOCK_COLUMNS))
-    tiles = padded.view(-1, BLOCK_COLUMNS // _TILE_COLUMNS, _TILE_COLUMNS, padded.shape[1] // _DEPTH, 16, _QUAD)
+    quad, step = _QUAD // weight.element_size(), _LINE // weight.element_size()
+    padded = functional.pad(weight, (0, -depth % step, 0, -columns % BLOCK_COLUMNS))
+    tiles = padded.view(-1, BLOCK_COLUMNS // _TILE_COLUMNS, _TILE_COLUMNS, padded.shape[1] // step, 16, quad)
     return tiles.permute(0, 3, 1, 4, 2, 5).contiguous()
 
 
@@ -101,6 +106,24 @@ def pack_groups(levels: torch.Tensor, steps: torch.Tensor, bases: torch.Tensor) 
     facts = facts.view(-1, 2, _TILE_COLUMNS, facts.shape[1] // _STEP_GROUPS, _STEP_GROUPS, 2).permute(0, 3, 1, 4, 2, 5)
     of_bytes = facts.contiguous().view(torch.uint8)
     return torch.cat([of_bytes.reshape(*of_bytes.shape[:4], 1, 64), bytes_.flatten(5)], dim=4).contiguous()
+
+
+class PackedLinear(nn.Module):
+    """packed: of `pack` or `pack_groups`. columns `[2, out] float32`: scales and biases."""
+
+    packed: torch.Tensor
+    columns: torch.Tensor
+
+    def __init__(self, packed: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        biases = torch.zeros_like(scale) if bias is None else bias.detach()
+        self.register_buffer("packed", packed)
+        self.register_buffer("columns", torch.stack([scale, biases]).float())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows `[…, in] bf16` → `[…, out]`."""
+        product: torch.Tensor = torch.ops.forerun.packed_linear(rows, self.packed, self.columns)
+        return product
 
 
 class _Call(ctypes.Structure):
@@ -125,18 +148,18 @@ def load() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise ConfigError(f"the integer kernel {library} cannot be loaded: {error}") from error
+        raise ConfigError(f"the product kernel {library} cannot be loaded: {error}") from error
 
 
 def multiply(run: Any, rows: torch.Tensor, packed: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    """`run` is a library's forerun_integer_linear; see SCHEMA."""
+    """`run` is a library's forerun_packed_linear; see SCHEMA."""
     rows = rows.contiguous()
     output = _shape(rows, packed, columns)
     depth, num_columns = rows.shape[-1], columns.shape[1]
     scales = columns.data_ptr()
     biases = scales + num_columns * columns.element_size()
     num_rows = rows.numel() // depth
-    bits = 4 if packed.dtype == torch.uint8 else 8
+    bits = _BITS[packed.dtype]
     pointers = (rows.data_ptr(), packed.data_ptr(), scales, biases, output.data_ptr())
     call = _Call(*pointers, num_rows, depth, num_columns, bits)
     run(ctypes.byref(call))

@@ -10,7 +10,7 @@ import pytest
 
 from forerun.engine import compiled
 from forerun.engine.compiled import Recipe
-from forerun.engine.quant import native_linear
+from forerun.engine.quant import bf16, native_linear
 from forerun.errors import ConfigError
 from forerun.models.cache_folder import check_trusted, clear_unfinished
 
@@ -83,11 +83,12 @@ def test_what_is_compiled_is_its_users_alone_whatever_their_umask(tiny_pair, tmp
 
 def test_a_graph_that_was_compiled_without_our_kernel_is_not_taken_for_one_with_it(tiny_pair, monkeypatch):
     def keys():
-        return [Recipe(tiny_pair.target, precision, 1).key() for precision in ("int8", "bf16")]
+        return [Recipe(tiny_pair.target, precision, 1).key() for precision in ("int8", "int4", "bf16")]
 
-    monkeypatch.setattr(native_linear, "serves", lambda: True)
+    for module, name in ((native_linear, "serves"), (bf16, "pays")):
+        monkeypatch.setattr(module, name, lambda: True)
     with_it = keys()
+    monkeypatch.setattr(bf16, "pays", lambda: False)
+    assert [one == other for one, other in zip(with_it, keys(), strict=True)] == [True, True, False]
     monkeypatch.setattr(native_linear, "serves", lambda: False)
-    without = keys()
-    assert with_it[0] != without[0]
-    assert with_it[1] == without[1]
+    assert not set(keys()) & set(with_it)

@@ -1,4 +1,4 @@
-// The product of a block without a matrix unit: four bytes times four bytes at a time, in this machine's vectors.
+// Four bytes times four bytes, in this machine's vectors: what strip.h makes products of integers from.
 //
 // Instructions that add to their sum are written out where there are such: GCC 12 keeps the sums of their intrinsics in
 // memory as soon as there are sixteen, and takes twice the time. num_sums: as many as keep the machine busy.
@@ -8,8 +8,8 @@
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 
-// Instructions take weights from 0 to 255: 128 is added to each, and 128 times a row's sum subtracted in the end.
-struct Dot {
+// Instructions take weights from 0 to 255: 128 is added to each, and 128 times a row's sum subtracted beforehand.
+struct Quads {
     typedef __m512i Vector;
     static constexpr int max_rows = 6, num_sums = 16, offset = 128;
     static Vector weights(const int8_t* from) {
@@ -25,7 +25,7 @@ struct Dot {
 
 #elif defined(__AVXVNNI__)
 
-struct Dot {
+struct Quads {
     typedef __m256i Vector;
     static constexpr int max_rows = 3, num_sums = 8, offset = 128;
     static Vector weights(const int8_t* from) {
@@ -42,7 +42,7 @@ struct Dot {
 #elif defined(__AVX2__)
 
 // |w| times x with w's sign: two such products of at most 127 * 127 fit into 16 bits.
-struct Dot {
+struct Quads {
     typedef __m256i Vector;
     static constexpr int max_rows = 3, num_sums = 8, offset = 0;
     static Vector weights(const int8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const Vector*>(from)); }
@@ -56,7 +56,7 @@ struct Dot {
 
 #else
 
-struct Dot {
+struct Quads {
     struct Vector {
         int32_t lanes[4];
     };
@@ -82,75 +82,11 @@ struct Dot {
 
 #endif
 
-constexpr int DOT_COLUMNS = sizeof(Dot::Vector) / QUAD;
-constexpr int DOT_VECTORS = 2;  // of columns, for every row that is read
-
-inline int32_t quad_at(const int8_t* codes) {
-    int32_t quad;
-    std::memcpy(&quad, codes, sizeof quad);
-    return quad;
-}
-
-// Rows [row, row + R) times columns [column, column + DOT_VECTORS * DOT_COLUMNS). An instruction waits for the last one
-// that added to its sum: few rows have several sums, which take turns.
-template <int R, int LINES>
-inline void dot_strip(const CodedRows& block, int row, const int8_t* weights, int column, Ahead<LINES> ahead,
-                      Sums& sums) {
-    constexpr int turns = std::max(1, Dot::num_sums / (2 * R * DOT_VECTORS)), quads = DEPTH / QUAD;
-    static_assert(quads % turns == 0);
-    Dot::Vector running[turns][2][R][DOT_VECTORS];
-    for (int turn = 0; turn < turns; ++turn)
-        for (int half : {HIGH, LOW})
-            for (int r = 0; r < R; ++r)
-                for (int v = 0; v < DOT_VECTORS; ++v)
-                    running[turn][half][r][v] = Dot::all(turn ? 0 : -Dot::offset * block.facts[row + r].sums[half]);
-    for (int step = 0; step < block.steps; ++step) {
-        const int8_t* of_step = weights + static_cast<long>(step) * STEP_BYTES;
-        const int8_t* codes = block.at(step, HIGH, row);
-        for (int first = 0; first < quads; first += turns)
-#pragma GCC unroll 4
-            for (int turn = 0; turn < turns; ++turn) {
-                const int quad = first + turn;
-                if (row == 0 && column == 0) ahead.ask(step, quad, quads);
-                Dot::Vector w[DOT_VECTORS];
-                for (int v = 0; v < DOT_VECTORS; ++v) {
-                    const int at = column + v * DOT_COLUMNS;
-                    w[v] = Dot::weights(of_step + at / TILE_COLUMNS * TILE_BYTES + quad * QUAD * TILE_COLUMNS +
-                                        at % TILE_COLUMNS * QUAD);
-                }
-                for (int half : {HIGH, LOW})
-                    for (int r = 0; r < R; ++r) {
-                        const int8_t* code = codes + half * block.half_bytes() + r * DEPTH + quad * QUAD;
-                        const auto x = Dot::all(quad_at(code));
-                        for (int v = 0; v < DOT_VECTORS; ++v)
-                            running[turn][half][r][v] = Dot::add(running[turn][half][r][v], w[v], x);
-                    }
-            }
-    }
-    for (int half : {HIGH, LOW})
-        for (int r = 0; r < R; ++r)
-            for (int v = 0; v < DOT_VECTORS; ++v) {
-                Dot::Vector sum = running[0][half][r][v];
-                for (int turn = 1; turn < turns; ++turn) sum = Dot::plus(sum, running[turn][half][r][v]);
-                std::memcpy(&sums[half][row + r][column + v * DOT_COLUMNS], &sum, sizeof sum);
-            }
-}
-
-// Strips of as good as equal height, the fewest that do: R is the highest, and then what is tried.
-template <int R, int LINES>
-inline void dot_strips(int height, const CodedRows& block, int row, const int8_t* weights, Ahead<LINES> ahead,
-                       Sums& sums) {
-    if constexpr (R > 1)
-        if (height < R) return dot_strips<R - 1>(height, block, row, weights, ahead, sums);
-    for (int column = 0; column < BLOCK_COLUMNS; column += DOT_VECTORS * DOT_COLUMNS)
-        dot_strip<R>(block, row, weights, column, ahead, sums);
-}
-
-template <int LINES>
-inline void multiply_dots(const CodedRows& block, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) {
-    for (int row = 0, height; row < block.num_rows; row += height) {
-        const int left = block.num_rows - row, num_strips = (left + Dot::max_rows - 1) / Dot::max_rows;
-        height = (left + num_strips - 1) / num_strips;
-        dot_strips<Dot::max_rows>(height, block, row, weights, ahead, sums);
-    }
-}
+struct IntegerDot : Quads {
+    typedef ::Sums Sums;
+    typedef Vector Weights;
+    static constexpr int columns = sizeof(Vector) / QUAD;
+    static constexpr int vectors = 2;  // of columns, for every row that is read
+    static constexpr int chains(int rows) { return std::max(1, num_sums / (2 * rows * vectors)); }
+    static Vector start(int32_t sum_of_row) { return all(-offset * sum_of_row); }
+};

@@ -7,14 +7,18 @@
 namespace {
 
 // In the threads that torch runs in: a second runtime's would fight with them.
-void in_parallel(int64_t num_threads, Linear::Body body, void* self) {
+void in_parallel(int64_t num_threads, Body body, void* self) {
     torch_parallel_for(0, num_threads, 1, body, self);
 }
 
 void run(const Call& call) {
     uint32_t num_threads = 1;
     torch_get_num_threads(&num_threads);
-    if (call.num_rows && call.columns) Linear(call, static_cast<int>(num_threads), in_parallel).run();
+    if (!call.num_rows || !call.columns) return;
+    if (call.bits == 16)
+        Linear<Bf16>(call, static_cast<int>(num_threads), in_parallel).run();
+    else
+        Linear<Integers>(call, static_cast<int>(num_threads), in_parallel).run();
 }
 
 #define FORERUN_TRY(call) \
@@ -24,10 +28,10 @@ void run(const Call& call) {
 
 #define FORERUN_VISIBLE extern "C" __attribute__((visibility("default")))
 
-FORERUN_VISIBLE void forerun_integer_linear(const Call* call) { run(*call); }
+FORERUN_VISIBLE void forerun_packed_linear(const Call* call) { run(*call); }
 
-// forerun::integer_linear, called by a compiled graph: see native_linear.SCHEMA.
-FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_integer_linear(AtenTensorHandle rows, AtenTensorHandle packed,
+// forerun::packed_linear, called by a compiled graph: see native_linear.SCHEMA.
+FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_packed_linear(AtenTensorHandle rows, AtenTensorHandle packed,
                                                           AtenTensorHandle columns, AtenTensorHandle* output) {
     int64_t dim, *sizes, *column_sizes;
     int32_t packed_dtype;
@@ -56,7 +60,7 @@ FORERUN_VISIBLE AOTITorchError aoti_torch_cpu_integer_linear(AtenTensorHandle ro
     FORERUN_TRY(aoti_torch_get_data_ptr(*output, &output_data));
     call.rows = static_cast<const uint16_t*>(row_data);
     call.weights = packed_data;
-    call.bits = packed_dtype == aoti_torch_dtype_uint8() ? 4 : 8;
+    call.bits = packed_dtype == aoti_torch_dtype_bfloat16() ? 16 : packed_dtype == aoti_torch_dtype_uint8() ? 4 : 8;
     call.scales = static_cast<const float*>(column_data);
     call.biases = call.scales + call.columns;
     call.output = static_cast<uint16_t*>(output_data);

@@ -1,42 +1,14 @@
-// rows [num_rows, depth] bf16 times weights [columns, depth] of 8 or 4 bits, which lie packed: one product, shared out.
-//
-// The sums are integers, exact in any order: neither what stands beside a row nor the number of threads nor the
-// instructions of the machine change a bit of its output.
+// rows [num_rows, depth] bf16 times weights [columns, depth] of 16, 8 or 4 bits, which lie packed: one product, shared
+// out. Product: of what numbers; see integers.h and bf16.h.
 #pragma once
 
 #include <atomic>
 #include <cstdlib>
 #include <memory>
 
-#include "dot.h"
+#include "bf16.h"
 #include "groups.h"
-#include "tiles.h"
-
-// Holds the matrix unit, where there is one, for as long as this thread multiplies blocks of so many rows.
-class Multiplier {
-   public:
-#if defined(FORERUN_TILES)
-    explicit Multiplier(int rows) {
-        const TileSetting setting(rows);
-        written(&setting);
-        if (has_tiles) _tile_loadconfig(&setting);
-    }
-    ~Multiplier() {
-        if (has_tiles) _tile_release();
-    }
-#else
-    explicit Multiplier(int) {}
-#endif
-    Multiplier(const Multiplier&) = delete;
-
-    template <int LINES>
-    void multiply(const CodedRows& block, const int8_t* weights, Ahead<LINES> ahead, Sums& sums) const {
-#if defined(FORERUN_TILES)
-        if (has_tiles) return multiply_tiles(block, weights, ahead, sums);
-#endif
-        multiply_dots(block, weights, ahead, sums);
-    }
-};
+#include "integers.h"
 
 // One call. weights: blocks of BLOCK_COLUMNS columns, each `steps` times STEP_BYTES, or PACKED_STEP_BYTES where they are
 // of 4 bits. scales and biases `[columns]`.
@@ -49,14 +21,15 @@ struct Call {
     long num_rows, depth, columns, bits;
 };
 
+typedef void (*Body)(int64_t begin, int64_t end, void* self);
+typedef void (*Parallel)(int64_t num_threads, Body body, void* self);
+
+template <class Product>
 class Linear {
    public:
-    typedef void (*Body)(int64_t begin, int64_t end, void* self);
-    typedef void (*Parallel)(int64_t num_threads, Body body, void* self);
-
     Linear(const Call& call, int num_threads, Parallel parallel)
         : call(call),
-          steps(static_cast<int>((call.depth + DEPTH - 1) / DEPTH)),
+          steps(static_cast<int>((call.depth + Product::depth - 1) / Product::depth)),
           block_rows(static_cast<int>(std::min<long>(BLOCK_ROWS, call.num_rows))),
           step_bytes(call.bits == 4 ? PACKED_STEP_BYTES : STEP_BYTES),
           row_blocks((call.num_rows + block_rows - 1) / block_rows),
@@ -66,14 +39,14 @@ class Linear {
 
     void run() {
         const long num_coded = row_blocks * block_rows;
-        facts.reset(new RowFacts[num_coded]);
-        codes = numbers(num_coded * 2 * steps * DEPTH);
+        facts.reset(new Facts[num_coded]);
+        lines = numbers(num_coded * row_bytes());
         const long bytes = column_blocks * steps * step_bytes;
         const bool shares = num_threads > 1 && bytes * row_blocks >= MIN_SHARED_BYTES;
         if (shares && row_blocks > 2)
-            share(&Linear::encode_some);
+            share(&Linear::write_some);
         else
-            encode_some();
+            write_some();
         cut(shares ? num_threads : 1);
         next = 0;
         if (shares)
@@ -93,6 +66,9 @@ class Linear {
     };
 
     typedef std::unique_ptr<int8_t, Free> Numbers;
+    typedef typename Product::Rows Rows;
+    typedef typename Product::Facts Facts;
+    typedef typename Product::Unit Unit;
 
     static Numbers numbers(long count) { return Numbers(static_cast<int8_t*>(std::aligned_alloc(LINE, count))); }
 
@@ -101,8 +77,8 @@ class Linear {
     const long row_blocks, column_blocks;
     const int num_threads;
     const Parallel parallel;
-    std::unique_ptr<RowFacts[]> facts;
-    Numbers codes;
+    std::unique_ptr<Facts[]> facts;
+    Numbers lines;
     std::atomic<long> next{0};
     void (Linear::*part)() = nullptr;
     long task_columns = 1, row_tasks = 1, column_tasks = 1;
@@ -115,20 +91,22 @@ class Linear {
         }, this);
     }
 
-    CodedRows block(long index) const {
+    long row_bytes() const { return static_cast<long>(Rows::halves) * steps * LINE; }
+
+    Rows block(long index) const {
         const long first = index * block_rows;
-        return {codes.get() + first * 2 * steps * DEPTH, facts.get() + first, block_rows, steps};
+        return {lines.get() + first * row_bytes(), facts.get() + first, block_rows, steps};
     }
 
-    void encode_some() {
+    void write_some() {
         for (long index; (index = next.fetch_add(1)) < row_blocks;) {
-            const CodedRows coded = block(index);
+            const Rows written = block(index);
             for (int row = 0; row < block_rows; ++row) {
                 const long number = index * block_rows + row;
                 if (number < call.num_rows)
-                    encode_row(coded, row, call.rows + number * call.depth, call.depth);
+                    Product::write_row(written, row, call.rows + number * call.depth, call.depth);
                 else
-                    clear_row(coded, row);
+                    Product::clear_row(written, row);
             }
         }
     }
@@ -142,7 +120,7 @@ class Linear {
     }
 
     void multiply_some() {
-        const Multiplier multiplier(block_rows);
+        const Unit unit(block_rows);
         const Numbers unpacked = numbers(call.bits == 4 ? static_cast<long>(steps) * STEP_BYTES : 0);
         for (long index; (index = next.fetch_add(1)) < column_tasks * row_tasks;) {
             const long first_row = index / column_tasks * TASK_ROW_BLOCKS, first = index % column_tasks * task_columns;
@@ -154,30 +132,30 @@ class Linear {
                     const auto* packed = static_cast<const uint8_t*>(weights);
                     const Ahead<PACKED_STEP_LINES> ahead{packed + static_cast<long>(steps) * step_bytes};
                     unpack_block(packed, steps, unpacked.get());
-                    multiply_all(multiplier, first_row, end_row, column, unpacked.get(), ahead);
+                    multiply_all(unit, first_row, end_row, column, unpacked.get(), ahead);
                 } else {
                     const auto* plain = static_cast<const int8_t*>(weights);
                     const Ahead<STEP_BYTES / LINE> ahead{plain + AHEAD};
-                    multiply_all(multiplier, first_row, end_row, column, plain, ahead);
+                    multiply_all(unit, first_row, end_row, column, plain, ahead);
                 }
             }
         }
     }
 
     template <int LINES>
-    void multiply_all(const Multiplier& multiplier, long first_row, long end_row, long column, const int8_t* weights,
+    void multiply_all(const Unit& unit, long first_row, long end_row, long column, const int8_t* weights,
                       Ahead<LINES> ahead) const {
-        multiply(multiplier, first_row, column, weights, ahead);
+        multiply(unit, first_row, column, weights, ahead);
         for (long row = first_row + 1; row < end_row; ++row)
-            multiply(multiplier, row, column, weights, Ahead<0>{});
+            multiply(unit, row, column, weights, Ahead<0>{});
     }
 
     template <int LINES>
-    void multiply(const Multiplier& multiplier, long row_block, long column_block, const int8_t* weights,
+    void multiply(const Unit& unit, long row_block, long column_block, const int8_t* weights,
                   Ahead<LINES> ahead) const {
-        alignas(64) Sums sums;
-        const CodedRows coded = block(row_block);
-        multiplier.multiply(coded, weights, ahead, sums);
+        alignas(64) typename Product::Sums sums;
+        const Rows rows = block(row_block);
+        unit.multiply(rows, weights, ahead, sums);
         const long column = column_block * BLOCK_COLUMNS;
         const long num_columns = std::min<long>(BLOCK_COLUMNS, call.columns - column);
         const long first_row = row_block * block_rows;
@@ -185,22 +163,13 @@ class Linear {
         for (long row = 0; row < num_rows; ++row) {
             uint16_t* output = call.output + (first_row + row) * call.columns + column;
             uint16_t finished[BLOCK_COLUMNS];
-            finish(sums[HIGH][row], sums[LOW][row], coded.facts[row].scale, column, num_columns, finished);
+            // Whole blocks are finished by a loop of known length.
+            const float *scales = call.scales + column, *biases = call.biases + column;
+            if (num_columns == BLOCK_COLUMNS)
+                Product::finish(sums, rows.facts[row], row, scales, biases, BLOCK_COLUMNS, finished);
+            else
+                Product::finish(sums, rows.facts[row], row, scales, biases, num_columns, finished);
             std::memcpy(output, finished, num_columns * sizeof *output);
         }
-    }
-
-    void finish(const int32_t* high, const int32_t* low, float scale, long column, long num_columns,
-                uint16_t* output) const {
-        const float* scales = call.scales + column;
-        const float* biases = call.biases + column;
-        const auto finish_one = [&](long i) {
-            const float sum = static_cast<float>(high[i]) * 128.0f + static_cast<float>(low[i]);
-            output[i] = narrowed(sum * (scale * scales[i]) + biases[i]);
-        };
-        if (num_columns == BLOCK_COLUMNS)
-            for (long i = 0; i < BLOCK_COLUMNS; ++i) finish_one(i);
-        else
-            for (long i = 0; i < num_columns; ++i) finish_one(i);
     }
 };

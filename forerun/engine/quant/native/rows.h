@@ -18,10 +18,12 @@ struct RowFacts {
 // Rows that are multiplied together: for every DEPTH numbers along the depth the high codes of all rows, then the low
 // ones.
 struct CodedRows {
+    static constexpr int halves = 2;
     int8_t* codes;
     RowFacts* facts;
     int num_rows, steps;
 
+    int32_t sum(int half, int row) const { return facts[row].sums[half]; }
     int half_bytes() const { return num_rows * DEPTH; }
     int8_t* at(int step, int half, int row) const {
         return codes + (static_cast<long>(step) * 2 + half) * half_bytes() + row * DEPTH;
