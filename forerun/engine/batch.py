@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
+import numpy as np
 import torch
 
 from forerun.engine.attention.base import Segment
@@ -59,13 +59,8 @@ def flatten(slices: Sequence[Slice], block_size: int) -> Batch:
         if end == sequence.goal:
             logit_rows += range(len(ids) - sequence.num_logits, len(ids))
             best_of += [sequence.best_of] * sequence.num_logits
-    as_tensor = partial(torch.tensor, dtype=torch.long)
-    return Batch(
-        as_tensor(ids),
-        as_tensor(positions),
-        as_tensor(slots),
-        as_tensor(logit_rows),
-        tuple(segments),
-        tuple(entered),
-        tuple(best_of),
-    )
+    numbers = torch.from_numpy(np.array(ids + positions + slots + logit_rows, np.int64))
+    sizes = [len(ids), len(positions), len(slots), len(logit_rows)]
+    parts: tuple[torch.Tensor, ...] = torch.split(numbers, sizes)
+    input_ids, at, written, read = parts
+    return Batch(input_ids, at, written, read, tuple(segments), tuple(entered), tuple(best_of))

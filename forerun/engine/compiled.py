@@ -88,7 +88,7 @@ class Recipe:
 
 
 class CompiledForward:
-    """A forward that was compiled ahead; see forward.Forward. Shorter batches than it takes are padded here."""
+    """A forward that was compiled ahead; see forward.Forward. Shorter batches than it takes are padded."""
 
     def __init__(self, file: Path) -> None:
         self._call: Callable[..., torch.Tensor] = (
@@ -98,9 +98,11 @@ class CompiledForward:
     def __call__(
         self, input_ids: torch.Tensor, positions: torch.Tensor, logit_rows: torch.Tensor, step: torch.Tensor
     ) -> torch.Tensor:
-        num_logits = len(logit_rows)
-        logits = self._call(padded(input_ids), padded(positions), padded(logit_rows), step)
-        return logits[:num_logits]
+        if isinstance(self._call, GraphLibrary):
+            logits = self._call(input_ids, positions, logit_rows, step)
+        else:
+            logits = self._call(padded(input_ids), padded(positions), padded(logit_rows), step)
+        return logits[: len(logit_rows)]
 
 
 def padded(numbers: torch.Tensor) -> torch.Tensor:

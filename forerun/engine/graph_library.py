@@ -13,14 +13,20 @@ from typing import Any
 
 import torch
 
+from forerun.engine import native_code
+from forerun.engine.native_code import Kernel
 from forerun.errors import ConfigError
 
 LIBRARY = "model.so"
 
 _capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 capsule_of = _capsule(("PyCapsule_New", ctypes.pythonapi))
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-pointer_in = _pointer(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+class _Numbers(ctypes.Structure):
+    """`Numbers` of native/graph.cpp."""
+
+    _fields_ = (("first", ctypes.c_void_p), ("count", ctypes.c_int64))
 
 
 def take_out(package: Path) -> Path:
@@ -42,14 +48,17 @@ def take_out(package: Path) -> Path:
 
 
 class GraphLibrary:
-    """Of any number of inputs and one output; never one that calls operators without a C name.
+    """Of inputs of whole numbers and one output; never one that calls operators without a C name.
 
     Raises ConfigError where it cannot be loaded.
     """
 
     def __init__(self, library: Path) -> None:
         self._container = ctypes.c_void_p()
+        folder, title, way_out = Path(__file__).parent / "native", "the compiled model", "choose --compile off"
+        runner = native_code.build(Kernel(folder, "graph.cpp", title, way_out, native_code.torch_flags()))
         try:
+            self._run_graph = ctypes.CDLL(str(runner)).forerun_run_graph
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
             raise ConfigError(f"the compiled model {library} cannot be loaded: {error}") from error
@@ -58,17 +67,17 @@ class GraphLibrary:
             raise ConfigError(f"the compiled model {library} cannot be loaded; what it said stands above")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Raises RuntimeError where the graph fails; it has written to stderr why."""
-        aoti: Any = torch._C._aoti
-        capsules = aoti.unsafe_alloc_void_ptrs_from_tensors(list(inputs))
-        handles = (ctypes.c_void_p * len(inputs))(*(pointer_in(capsule, None) for capsule in capsules))
-        output = (ctypes.c_void_p * 1)()
-        sizes = ctypes.c_size_t(len(inputs)), ctypes.c_size_t(1)
-        run = self._library.AOTInductorModelContainerRun
-        if run(self._container, handles, sizes[0], output, sizes[1], None, None):
+        """inputs: contiguous `[n] int64`, to which zeros are added up to compiled.MIN_SIZE, or a single number.
+
+        Raises RuntimeError where the graph fails; it has written to stderr why.
+        """
+        numbers = (_Numbers * len(inputs))(*(_Numbers(of.data_ptr(), len(of) if of.ndim else -1) for of in inputs))
+        run, output = self._library.AOTInductorModelContainerRun, ctypes.c_void_p()
+        if self._run_graph(run, self._container, numbers, ctypes.c_size_t(len(inputs)), ctypes.byref(output)):
             raise RuntimeError("the compiled model failed; what it said stands above")
         # The one for a lone tensor leaves the callee's reference behind.
-        (result,) = aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule_of(output[0], None, None)])
+        aoti: Any = torch._C._aoti
+        (result,) = aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule_of(output, None, None)])
         given: torch.Tensor = result
         return given
 

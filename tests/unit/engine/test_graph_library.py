@@ -27,7 +27,8 @@ NUM_PRODUCTS = 12
 
 
 class Slow(torch.nn.Module):
-    def forward(self, rows):
+    def forward(self, numbers, one):
+        rows = (numbers[:, None] + numbers + one).cos()
         for _ in range(NUM_PRODUCTS):
             rows = torch.tanh(rows @ rows)
         return rows
@@ -38,18 +39,27 @@ class Foreign(torch.nn.Module):
         return torch.ops.forerun_test.doubled(rows) + 1
 
 
-def package(module, example, folder):
+class Counted(torch.nn.Module):
+    def forward(self, numbers, one):
+        return torch.arange(numbers.shape[0]) * one + numbers
+
+
+def package(module, example, folder, **dynamic):
     path = folder / compiled.PACKAGE
     with torch.no_grad():
-        aoti_compile_and_package(torch.export.export(module, (example,)), package_path=str(path))
+        aoti_compile_and_package(torch.export.export(module, example, **dynamic), package_path=str(path))
     return path
+
+
+def some_inputs():
+    return torch.randint(-100, 100, (WIDTH,)), torch.tensor(3)
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
     """The package and the library of one graph, which runs for a while."""
     folder = tmp_path_factory.mktemp("slow")
-    path = package(Slow(), torch.zeros(WIDTH, WIDTH), folder)
+    path = package(Slow(), some_inputs(), folder)
     by_torch = torch._inductor.aoti_load_package(str(path))
     library = graph_library.take_out(path)
     assert library == folder / LIBRARY
@@ -103,9 +113,19 @@ def seen_meanwhile(run):
 
 def test_it_gives_what_torchs_loader_gives(slow):
     by_torch, library = slow
-    rows = torch.randn(WIDTH, WIDTH)
-    assert torch.equal(library(rows), by_torch(rows))
-    assert torch.equal(library(rows), by_torch(rows))
+    inputs = some_inputs()
+    assert torch.equal(library(*inputs), by_torch(*inputs))
+    assert torch.equal(library(*inputs), by_torch(*inputs))
+
+
+@pytest.mark.parametrize("numbers", [[], [7], [7, 8], [7, 8, 9]])
+def test_short_vectors_are_filled_up_with_zeros(numbers, tmp_path):
+    sizes = ({0: torch.export.Dim("n", min=compiled.MIN_SIZE, max=1 << 20)}, None)
+    path = package(Counted(), (torch.arange(5), torch.tensor(1)), tmp_path, dynamic_shapes=sizes)
+    library = GraphLibrary(graph_library.take_out(path))
+    filled_up = numbers + [0] * (compiled.MIN_SIZE - len(numbers))
+    expected = [place * 10 + number for place, number in enumerate(filled_up)]
+    assert library(torch.tensor(numbers, dtype=torch.long), torch.tensor(10)).tolist() == expected
 
 
 def test_nothing_that_went_in_or_came_out_is_kept(slow):
@@ -114,7 +134,7 @@ def test_nothing_that_went_in_or_came_out_is_kept(slow):
     def grown_by(keep):
         kept, before = [], bytes_in_use()
         for _ in range(60):
-            output = library(torch.randn(WIDTH, WIDTH))
+            output = library(*some_inputs())
             kept += [output] if keep else []
         return bytes_in_use() - before
 
@@ -126,17 +146,17 @@ def test_nothing_that_went_in_or_came_out_is_kept(slow):
 
 def test_other_threads_run_meanwhile(slow):
     _, library = slow
-    rows = torch.randn(WIDTH, WIDTH)
-    library(rows)
-    assert max(seen_meanwhile(lambda: library(rows)) for _ in range(5)) >= 5
+    inputs = some_inputs()
+    library(*inputs)
+    assert max(seen_meanwhile(lambda: library(*inputs)) for _ in range(5)) >= 5
 
 
 def test_with_torchs_loader_they_do_not(slow):
     """The control."""
     by_torch, _ = slow
-    rows = torch.randn(WIDTH, WIDTH)
-    by_torch(rows)
-    assert min(seen_meanwhile(lambda: by_torch(rows)) for _ in range(5)) <= 1
+    inputs = some_inputs()
+    by_torch(*inputs)
+    assert min(seen_meanwhile(lambda: by_torch(*inputs)) for _ in range(5)) <= 1
 
 
 def test_a_graph_of_operators_without_a_c_name_stays_with_torchs_loader(tmp_path):
@@ -144,7 +164,7 @@ def test_a_graph_of_operators_without_a_c_name_stays_with_torchs_loader(tmp_path
     library.define("doubled(Tensor rows) -> Tensor")
     library.impl("doubled", lambda rows: rows * 2, "CPU")
     torch.library.register_fake("forerun_test::doubled", torch.empty_like, lib=library)
-    path = package(Foreign(), torch.zeros(4), tmp_path)
+    path = package(Foreign(), (torch.zeros(4),), tmp_path)
     assert graph_library.take_out(path) == path
     rows = torch.randn(4)
     assert torch.equal(torch._inductor.aoti_load_package(str(path))(rows), rows * 2 + 1)
@@ -157,7 +177,8 @@ def test_what_cannot_be_loaded_is_a_config_error(tmp_path):
 
 
 class Attending(torch.nn.Module):
-    def forward(self, rows, step):
+    def forward(self, numbers, step):
+        rows = numbers.float().view(1, 2, 3, 8)
         return torch.ops.forerun.paged_attention(rows, rows, rows, step, 0, 1.0, 0, 0.0, None)
 
 
@@ -166,13 +187,13 @@ def test_a_graph_that_fails_is_a_runtime_error(tmp_path, monkeypatch):
     for thing, name in ((os, "cpu_count"), (VecISA, "check_build"), (KernelTemplate, "_template_from_string")):
         monkeypatch.setattr(thing, name, inspect.getattr_static(thing, name))  # compiling sets them
     paged_attention.register()
-    rows = torch.zeros(1, 2, 3, 8)
+    numbers = torch.zeros(48, dtype=torch.long)
     path = tmp_path / compiled.PACKAGE
     with torch.no_grad():
-        calls = aot.package(torch.export.export(Attending(), (rows, torch.tensor(0))), path)
+        calls = aot.package(torch.export.export(Attending(), (numbers, torch.tensor(0))), path)
     assert calls == ["forerun::paged_attention"]
     compiled.load_kernels(calls)
     library = GraphLibrary(graph_library.take_out(path))
     nothing = StepCall()
     with pytest.raises(RuntimeError, match="the compiled model failed"):
-        library(rows, torch.tensor(ctypes.addressof(nothing)))
+        library(numbers, torch.tensor(ctypes.addressof(nothing)))
