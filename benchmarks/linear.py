@@ -1,4 +1,4 @@
-"""int8 and int4 against bf16: single products by rows, whole compiled steps, and what it does to the model's answers.
+"""bf16, int8 and int4: single products by rows, whole compiled steps, and what it does to the model's answers.
 
 Runs that are compared take turns; ratios are of paired runs. Least times are what the machine can do when it is quiet.
 `python -m benchmarks.linear [threads]`
@@ -24,7 +24,7 @@ from forerun.engine.block_pool import BlockPool
 from forerun.engine.compiled import PACKAGE, Recipe
 from forerun.engine.cores import num_cores
 from forerun.engine.kv_cache import KvCache, KvShape
-from forerun.engine.quant import int4, int8, native_linear
+from forerun.engine.quant import bf16, int4, int8, native_linear
 from forerun.engine.runner import Runner
 from forerun.engine.scheduler import Slice
 from forerun.engine.sequence import Sequence
@@ -39,7 +39,8 @@ ROUNDS = 60
 ANSWER = 96
 NUM_BLOCKS, BLOCK_SIZE = 256, 16
 KINDS: dict[str, Callable[[nn.Linear], nn.Module]] = {
-    "bf16": lambda linear: linear,
+    "inductor bf16": lambda linear: linear,
+    "our bf16": bf16.native,
     "inductor int8": int8.plain,
     "our int8": int8.native,
     "our int4": int4.native,
@@ -120,7 +121,7 @@ def products() -> dict[str, Any]:
         }
         times = interleaved(runs, ROUNDS)
     figures["least ms"] = {kind: {rows: _ms(min(times[kind, rows])) for rows in ROWS} for kind in KINDS}
-    for kind in ("bf16", "inductor int8", "our int4"):
+    for kind in ("inductor bf16", "our bf16", "inductor int8", "our int4"):
         ratios = {rows: report.paired_ratio(times[kind, rows], times["our int8", rows]) for rows in ROWS}
         figures[f"{kind} / our int8"] = ratios
     return figures
