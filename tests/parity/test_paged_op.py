@@ -8,9 +8,12 @@ import torch
 from forerun.engine import attention, paged_attention
 from forerun.engine.attention import native_library, paged_native
 from forerun.engine.attention.base import Segment
-from forerun.engine.graph_library import capsule_of, pointer_in
+from forerun.engine.graph_library import capsule_of
 from forerun.engine.kv_cache import KvCache, KvShape
 from forerun.engine.paged_op import PagedStep
+
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+pointer_in = _pointer(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 CPU = torch.device("cpu")
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 6, 2, 32, 16
