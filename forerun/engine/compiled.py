@@ -18,6 +18,7 @@ import torch
 
 from forerun.engine import huge_pages, native_code
 from forerun.engine.attention import native_library
+from forerun.engine.forward import Forward
 from forerun.engine.graph_library import LIBRARY, GraphLibrary
 from forerun.engine.model import DTYPES, LoadedModel, read_config, read_head_ids
 from forerun.engine.quant import bf16, native_linear
@@ -91,18 +92,24 @@ class CompiledForward:
     """A forward that was compiled ahead; see forward.Forward. Shorter batches than it takes are padded."""
 
     def __init__(self, file: Path) -> None:
-        self._call: Callable[..., torch.Tensor] = (
-            GraphLibrary(file) if file.name == LIBRARY else torch._inductor.aoti_load_package(str(file))
-        )
+        is_library = file.name == LIBRARY
+        self._call = GraphLibrary(file) if is_library else _padding(torch._inductor.aoti_load_package(str(file)))
 
     def __call__(
         self, input_ids: torch.Tensor, positions: torch.Tensor, logit_rows: torch.Tensor, step: torch.Tensor
     ) -> torch.Tensor:
-        if isinstance(self._call, GraphLibrary):
-            logits = self._call(input_ids, positions, logit_rows, step)
-        else:
-            logits = self._call(padded(input_ids), padded(positions), padded(logit_rows), step)
-        return logits[: len(logit_rows)]
+        return self._call(input_ids, positions, logit_rows, step)[: len(logit_rows)]
+
+
+def _padding(graph: Callable[..., torch.Tensor]) -> Forward:
+    """The graph with what GraphLibrary does by itself."""
+
+    def forward(
+        input_ids: torch.Tensor, positions: torch.Tensor, logit_rows: torch.Tensor, step: torch.Tensor
+    ) -> torch.Tensor:
+        return graph(padded(input_ids), padded(positions), padded(logit_rows), step)
+
+    return forward
 
 
 def padded(numbers: torch.Tensor) -> torch.Tensor:

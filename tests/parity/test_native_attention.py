@@ -19,19 +19,13 @@ TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 HEADS = {"1": (3, 3), "3": (9, 3), "8": (16, 2)}
 CHUNK = 128  # of the kernel: what lies at its boundaries is tested
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     if not paged_native.serves(64):
         pytest.skip("no C++ compiler")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Batch:

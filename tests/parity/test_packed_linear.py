@@ -20,19 +20,13 @@ LESSER_MACHINES = (
     pytest.param("-march=x86-64", marks=pytest.mark.full),
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     if not native_linear.serves():
         pytest.skip("no C++ compiler, or not x86-64")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def made(depth, columns, seed=0, bias=True):

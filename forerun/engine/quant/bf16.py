@@ -7,8 +7,7 @@ from torch import nn
 
 from forerun.engine import native_code
 from forerun.engine.quant import native_linear
-from forerun.engine.quant.integer import replace
-from forerun.engine.quant.native_linear import PackedLinear
+from forerun.engine.quant.native_linear import PackedLinear, replace
 
 _MULTIPLIES, _IN_A_MATRIX_UNIT = "avx512_bf16", "amx_bf16"  # as Linux lists them
 

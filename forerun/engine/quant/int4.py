@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from forerun.engine.quant import int8, native_linear
-from forerun.engine.quant.integer import IntegerLinear, replace
-from forerun.engine.quant.native_linear import PackedLinear
+from forerun.engine.quant.integer import IntegerLinear
+from forerun.engine.quant.native_linear import PackedLinear, replace
 
 log = logging.getLogger(__name__)
 

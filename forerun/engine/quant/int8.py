@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from forerun.engine.quant import native_linear
-from forerun.engine.quant.integer import IntegerLinear, replace
-from forerun.engine.quant.native_linear import PackedLinear
+from forerun.engine.quant.integer import IntegerLinear
+from forerun.engine.quant.native_linear import PackedLinear, replace
 
 LEVELS = 127
 _MIN_SCALE = 1e-12  # a channel of zeros

@@ -5,14 +5,9 @@ On x86-64 with a C++ compiler a kernel of our own multiplies (native_linear). El
 weights widened each time.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import nn
 from torch.nn import functional
-
-from forerun.engine.quant import native_linear
 
 
 class IntegerLinear(nn.Module):
@@ -32,18 +27,3 @@ class IntegerLinear(nn.Module):
         """rows `[…, in]` → `[…, out]`."""
         product = functional.linear(rows, self.weight.to(rows.dtype)) * self.scale
         return product if self.bias is None else product + self.bias
-
-
-def takes(linear: nn.Linear) -> bool:
-    """Whether our kernel multiplies by this layer's weights."""
-    weight = linear.weight
-    return weight.dtype == torch.bfloat16 and weight.is_cpu and linear.in_features <= native_linear.MAX_DEPTH
-
-
-def replace(module: Any, made: Callable[[nn.Linear, bool], nn.Module]) -> None:
-    """Puts `made(linear, is_native)` in the place of every linear layer of `module`."""
-    serves = native_linear.serves()
-    for name, child in list(module.named_modules()):
-        if isinstance(child, nn.Linear):
-            parent, _, own_name = name.rpartition(".")
-            setattr(module.get_submodule(parent), own_name, made(child, serves and takes(child)))

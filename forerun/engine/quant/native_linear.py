@@ -7,6 +7,7 @@ or 4 bits not on the machine either; see native/rows.h for how exact that is.
 import ctypes
 import functools
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ class PackedLinear(nn.Module):
         """rows `[…, in] bf16` → `[…, out]`."""
         product: torch.Tensor = torch.ops.forerun.packed_linear(rows, self.packed, self.columns)
         return product
+
+
+def takes(linear: nn.Linear) -> bool:
+    """Whether our kernel multiplies by this layer's weights."""
+    weight = linear.weight
+    return weight.dtype == torch.bfloat16 and weight.is_cpu and linear.in_features <= MAX_DEPTH
+
+
+def replace(module: Any, made: Callable[[nn.Linear, bool], nn.Module]) -> None:
+    """Puts `made(linear, is_native)` in the place of every linear layer of `module`."""
+    is_served = serves()
+    for name, child in list(module.named_modules()):
+        if isinstance(child, nn.Linear):
+            parent, _, own_name = name.rpartition(".")
+            setattr(module.get_submodule(parent), own_name, made(child, is_served and takes(child)))
 
 
 class _Call(ctypes.Structure):

@@ -80,6 +80,7 @@ struct Bf16 {
     typedef CopiedRows::Facts Facts;
     typedef FloatSums Sums;
     static constexpr int depth = LINE / static_cast<int>(sizeof(uint16_t));  // numbers of a step
+    static constexpr bool has_groups = false;  // whether weights may be those of groups.h
 
     // A matrix unit is not used: where there is one, inductor's own products are flat.
     struct Unit {

@@ -40,6 +40,7 @@ struct Integers {
     typedef ::Sums Sums;
     typedef Multiplier Unit;
     static constexpr int depth = DEPTH;  // numbers of a step
+    static constexpr bool has_groups = true;  // whether weights may be those of groups.h
 
     static void write_row(const Rows& block, int row, const uint16_t* numbers, long count) {
         encode_row(block, row, numbers, count);

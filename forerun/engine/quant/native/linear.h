@@ -128,18 +128,24 @@ class Linear {
             const long end = std::min(first + task_columns, column_blocks);
             for (long column = first; column < end; ++column) {
                 const void* weights = static_cast<const char*>(call.weights) + column * steps * step_bytes;
-                if (call.bits == 4) {
-                    const auto* packed = static_cast<const uint8_t*>(weights);
-                    const Ahead<PACKED_STEP_LINES> ahead{packed + static_cast<long>(steps) * step_bytes};
-                    unpack_block(packed, steps, unpacked.get());
-                    multiply_all(unit, first_row, end_row, column, unpacked.get(), ahead);
-                } else {
-                    const auto* plain = static_cast<const int8_t*>(weights);
-                    const Ahead<STEP_BYTES / LINE> ahead{plain + AHEAD};
-                    multiply_all(unit, first_row, end_row, column, plain, ahead);
-                }
+                multiply_columns(unit, first_row, end_row, column, weights, unpacked.get());
             }
         }
+    }
+
+    // A block of columns. unpacked: room for one in int8, where weights are of 4 bits.
+    void multiply_columns(const Unit& unit, long first_row, long end_row, long column, const void* weights,
+                          int8_t* unpacked) const {
+        if constexpr (Product::has_groups) {
+            if (call.bits == 4) {
+                const auto* packed = static_cast<const uint8_t*>(weights);
+                const Ahead<PACKED_STEP_LINES> ahead{packed + static_cast<long>(steps) * step_bytes};
+                unpack_block(packed, steps, unpacked);
+                return multiply_all(unit, first_row, end_row, column, unpacked, ahead);
+            }
+        }
+        const auto* plain = static_cast<const int8_t*>(weights);
+        multiply_all(unit, first_row, end_row, column, plain, Ahead<STEP_BYTES / LINE>{plain + AHEAD});
     }
 
     template <int LINES>

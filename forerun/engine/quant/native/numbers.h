@@ -19,12 +19,6 @@ constexpr int BLOCK_COLUMNS = 32;  // two tiles side by side, one step of a bloc
 constexpr int STEP_BYTES = 2 * TILE_BYTES;
 constexpr int QUAD = 4;            // numbers along the depth that one instruction adds up
 
-constexpr int HIGH = 0, LOW = 1;  // halves of a row's codes
-
-// Sums over the depth of both halves, which no order of adding changes. A sum stays below 2^31: at most 127 * 127 for
-// each of the 131,072 numbers that a row may have (see native_linear.MAX_DEPTH).
-typedef int32_t Sums[2][BLOCK_ROWS][BLOCK_COLUMNS];
-
 // Weights come from memory once, in order, and are asked for far enough ahead that it answers in time. `from`: what is
 // asked for at step 0, LINES lines a step; none where they are near already.
 constexpr int LINE = 64;

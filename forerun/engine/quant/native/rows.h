@@ -9,6 +9,11 @@
 #include "numbers.h"
 
 constexpr int LEVELS = 127 * 128;
+constexpr int HIGH = 0, LOW = 1;  // halves of a row's codes
+
+// Sums over the depth of both halves, which no order of adding changes. A sum stays below 2^31: at most 127 * 127 for
+// each of the 131,072 numbers that a row may have (see native_linear.MAX_DEPTH).
+typedef int32_t Sums[2][BLOCK_ROWS][BLOCK_COLUMNS];
 
 struct RowFacts {
     float scale;          // NaN where a number of the row is not finite: then so is all of its product

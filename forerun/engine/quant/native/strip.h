@@ -14,7 +14,7 @@ inline int32_t quad_at(const int8_t* row) {
     return quad;
 }
 
-// Rows [row, row + R) times columns [column, column + VECTORS * columns of a vector).
+// Rows [row, row + R) times columns [column, column + Dot::vectors * Dot::columns).
 template <class Dot, int R, class Rows, int LINES>
 inline void multiply_strip(const Rows& block, int row, const int8_t* weights, int column, Ahead<LINES> ahead,
                            typename Dot::Sums& sums) {
